@@ -1,0 +1,41 @@
+# One command each. `make` alone lists them. The work is in scripts/; missing packages are installed or named there.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo run test lint openapi openapi-check deny compose-check ci
+# The targets share the cargo lock, and `ci` is a sequence.
+.NOTPARALLEL:
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
+
+setup: ## makes sure of what a build needs (C linker, libpq)
+	@scripts/setup.sh
+
+demo: setup ## the double-charge scenario, start to finish; fails if any expectation does
+	cargo build --release --locked --bins --example demo
+	scripts/with-services.sh cargo run --quiet --release --locked --example demo
+
+run: setup ## one instance with Swagger UI, an API key and two funded accounts, until Ctrl-C
+	cargo build --release --locked
+	scripts/with-services.sh scripts/run.sh
+
+test: setup ## every test, against a real PostgreSQL and Redis
+	scripts/with-services.sh scripts/test.sh
+
+lint: setup ## rustfmt and clippy, warnings are errors
+	cargo fmt --check
+	cargo clippy --locked --all-targets --all-features -- -D warnings
+
+openapi: setup ## writes openapi/openapi.json from the code
+	scripts/openapi.sh write
+
+openapi-check: setup ## fails if openapi/openapi.json is not what the code says
+	scripts/openapi.sh check
+
+deny: ## licences, bans and sources of the dependencies (cargo-deny)
+	scripts/deny.sh
+
+compose-check: ## docker-compose.yml read by a parser
+	scripts/compose-check.sh
+
+ci: lint deny openapi-check compose-check test demo ## all of the above that can fail; what .ci/run calls

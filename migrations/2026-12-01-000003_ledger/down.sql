@@ -1,0 +1,2 @@
+DROP TABLE transfers;
+DROP FUNCTION refuse_ledger_change();

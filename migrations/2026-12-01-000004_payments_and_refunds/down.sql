@@ -1,0 +1,3 @@
+DROP VIEW ledger_entries;
+DROP TABLE refunds;
+DROP TABLE payments;

@@ -1,0 +1,3 @@
+DROP TABLE idempotency_keys;
+DROP FUNCTION refuse_unanswered_claim();
+DROP FUNCTION guard_stored_response();

@@ -1,0 +1,303 @@
+//! The JSON of each thing, one struct each. An optional value that is absent is `null`, never left out.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::domain::{self, AccountStatus, Description, Metadata, PaymentStatus, Reference, TransferKind};
+use crate::money::Currency;
+
+type MetadataJson<'a> = Option<&'a BTreeMap<String, String>>;
+
+/// An account.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Account)]
+pub struct AccountJson<'a> {
+    id: Uuid,
+    /// What it is called.
+    #[schema(example = "Alice")]
+    name: &'a str,
+    /// The caller's own number for it.
+    #[schema(required, example = "customer-17")]
+    reference: Option<&'a str>,
+    /// ISO 4217.
+    #[schema(example = "USD")]
+    currency: &'a str,
+    /// In major units, with exactly the currency's decimals.
+    #[schema(example = "100.00")]
+    balance: String,
+    #[schema(example = "active", pattern = "^(active|frozen|closed)$")]
+    status: &'static str,
+    /// The caller's own data.
+    #[schema(required, value_type = Option<BTreeMap<String, String>>)]
+    metadata: MetadataJson<'a>,
+    created_at: DateTime<Utc>,
+}
+
+impl<'a> From<&'a domain::Account> for AccountJson<'a> {
+    fn from(account: &'a domain::Account) -> Self {
+        Self {
+            id: account.id.0,
+            name: account.name.as_str(),
+            reference: account.reference.as_ref().map(Reference::as_str),
+            currency: account.currency.code(),
+            balance: account.balance.to_string(),
+            status: account_status(account.status),
+            metadata: account.metadata.as_ref().map(Metadata::members),
+            created_at: account.created_at,
+        }
+    }
+}
+
+fn account_status(status: AccountStatus) -> &'static str {
+    match status {
+        AccountStatus::Active => "active",
+        AccountStatus::Frozen => "frozen",
+        AccountStatus::Closed => "closed",
+    }
+}
+
+/// A payment.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Payment)]
+pub struct PaymentJson<'a> {
+    id: Uuid,
+    payer_account_id: Uuid,
+    payee_account_id: Uuid,
+    /// In major units, with exactly the currency's decimals.
+    #[schema(example = "12.50")]
+    amount: String,
+    #[schema(example = "USD")]
+    currency: &'a str,
+    /// How much went back since.
+    #[schema(example = "0.00")]
+    refunded_amount: String,
+    #[schema(example = "succeeded", pattern = "^(succeeded|partially_refunded|refunded)$")]
+    status: &'static str,
+    #[schema(required, example = "Two coffees")]
+    description: Option<&'a str>,
+    #[schema(required, example = "order-4711")]
+    reference: Option<&'a str>,
+    #[schema(required, value_type = Option<BTreeMap<String, String>>)]
+    metadata: MetadataJson<'a>,
+    created_at: DateTime<Utc>,
+}
+
+impl<'a> From<&'a domain::Payment> for PaymentJson<'a> {
+    fn from(payment: &'a domain::Payment) -> Self {
+        Self {
+            id: payment.id.0,
+            payer_account_id: payment.payer.0,
+            payee_account_id: payment.payee.0,
+            amount: payment.amount.value().to_string(),
+            currency: payment.currency().code(),
+            refunded_amount: payment.refunded.to_string(),
+            status: payment_status(payment.status()),
+            description: payment.description.as_ref().map(Description::as_str),
+            reference: payment.reference.as_ref().map(Reference::as_str),
+            metadata: payment.metadata.as_ref().map(Metadata::members),
+            created_at: payment.created_at,
+        }
+    }
+}
+
+fn payment_status(status: PaymentStatus) -> &'static str {
+    match status {
+        PaymentStatus::Succeeded => "succeeded",
+        PaymentStatus::PartiallyRefunded => "partially_refunded",
+        PaymentStatus::Refunded => "refunded",
+    }
+}
+
+/// A refund.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Refund)]
+pub struct RefundJson<'a> {
+    id: Uuid,
+    payment_id: Uuid,
+    /// In major units, with exactly the currency's decimals.
+    #[schema(example = "5.00")]
+    amount: String,
+    #[schema(example = "USD")]
+    currency: &'a str,
+    #[schema(required, example = "one was cold")]
+    reason: Option<&'a str>,
+    created_at: DateTime<Utc>,
+}
+
+impl<'a> From<&'a domain::Refund> for RefundJson<'a> {
+    fn from(refund: &'a domain::Refund) -> Self {
+        Self {
+            id: refund.id.0,
+            payment_id: refund.payment.0,
+            amount: refund.amount.value().to_string(),
+            currency: refund.amount.currency().code(),
+            reason: refund.reason.as_ref().map(Description::as_str),
+            created_at: refund.created_at,
+        }
+    }
+}
+
+/// A deposit or a withdrawal.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Movement)]
+pub struct MovementJson<'a> {
+    id: Uuid,
+    account_id: Uuid,
+    /// In major units, with exactly the currency's decimals; always positive.
+    #[schema(example = "100.00")]
+    amount: String,
+    #[schema(example = "USD")]
+    currency: &'a str,
+    #[schema(required, example = "opening balance")]
+    description: Option<&'a str>,
+    created_at: DateTime<Utc>,
+}
+
+impl<'a> From<&'a domain::Transfer> for MovementJson<'a> {
+    fn from(transfer: &'a domain::Transfer) -> Self {
+        Self {
+            id: transfer.id,
+            account_id: transfer.own_account().0,
+            amount: transfer.amount.value().to_string(),
+            currency: transfer.amount.currency().code(),
+            description: transfer.description.as_ref().map(Description::as_str),
+            created_at: transfer.created_at,
+        }
+    }
+}
+
+/// One line of an account's statement.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Entry)]
+pub struct EntryJson {
+    /// The id of the transfer; the entry on the other account has the same.
+    id: Uuid,
+    account_id: Uuid,
+    #[schema(example = "payment", pattern = "^(deposit|withdrawal|payment|refund)$")]
+    kind: &'static str,
+    /// Signed: negative when money left the account.
+    #[schema(example = "-12.50")]
+    amount: String,
+    #[schema(example = "USD")]
+    currency: &'static str,
+    #[schema(example = "87.50")]
+    balance_after: String,
+    #[schema(required)]
+    payment_id: Option<Uuid>,
+    #[schema(required)]
+    refund_id: Option<Uuid>,
+    created_at: DateTime<Utc>,
+}
+
+impl From<&domain::Entry> for EntryJson {
+    fn from(entry: &domain::Entry) -> Self {
+        Self {
+            id: entry.id,
+            account_id: entry.account.0,
+            kind: transfer_kind(entry.kind),
+            amount: entry.amount.to_string(),
+            currency: entry.currency.code(),
+            balance_after: entry.balance_after.to_string(),
+            payment_id: entry.payment.map(|id| id.0),
+            refund_id: entry.refund.map(|id| id.0),
+            created_at: entry.created_at,
+        }
+    }
+}
+
+fn transfer_kind(kind: TransferKind) -> &'static str {
+    match kind {
+        TransferKind::Deposit => "deposit",
+        TransferKind::Withdrawal => "withdrawal",
+        TransferKind::Payment => "payment",
+        TransferKind::Refund => "refund",
+    }
+}
+
+/// What an account held at an instant.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Balance)]
+pub struct BalanceJson {
+    account_id: Uuid,
+    #[schema(example = "87.50")]
+    balance: String,
+    #[schema(example = "USD")]
+    currency: &'static str,
+    at: DateTime<Utc>,
+}
+
+impl BalanceJson {
+    /// The balance of `account` as it was at `at`.
+    #[must_use]
+    pub fn new(
+        account: domain::AccountId,
+        balance: rust_decimal::Decimal,
+        currency: Currency,
+        at: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            account_id: account.0,
+            balance: currency.exact(balance).to_string(),
+            currency: currency.code(),
+            at,
+        }
+    }
+}
+
+/// What is remembered of an idempotency key.
+#[derive(Serialize, ToSchema)]
+#[schema(as = IdempotencyRecord)]
+pub struct RecordJson {
+    /// The key, bare.
+    #[schema(example = "order-4711-attempt")]
+    pub key: String,
+    /// SHA-256 of what the request meant, in hexadecimal.
+    pub request_hash: String,
+    /// Always `POST`.
+    #[schema(example = "POST")]
+    pub method: &'static str,
+    /// What was posted to.
+    #[schema(example = "/payments")]
+    pub path: String,
+    /// `completed`: the response is replayed; `expired`: the key answers 410.
+    #[schema(example = "completed", pattern = "^(completed|expired)$")]
+    pub status: &'static str,
+    /// What was answered.
+    pub response: RecordedResponseJson,
+    /// Where what came of it can be read.
+    #[schema(required, example = "/payments/019ad5f0-0000-7000-8000-000000000000")]
+    pub resource: Option<String>,
+    /// When the key was first used.
+    pub created_at: DateTime<Utc>,
+    /// Until when the response is replayed.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// A response as it was stored.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RecordedResponse)]
+pub struct RecordedResponseJson {
+    /// HTTP status.
+    #[schema(example = 201)]
+    pub status: u16,
+    /// The `Location` header.
+    #[schema(required, example = "/payments/019ad5f0-0000-7000-8000-000000000000")]
+    pub location: Option<String>,
+    /// The body as JSON; `null` once it has been erased.
+    #[schema(required, value_type = Option<Object>)]
+    pub body: Option<Box<serde_json::value::RawValue>>,
+}
+
+/// One page of a list, newest first.
+#[derive(Serialize, ToSchema)]
+pub struct Page<T> {
+    /// The things.
+    pub data: Vec<T>,
+    /// Sent as `cursor`, it gives the next page; `null` on the last.
+    #[schema(required)]
+    pub next_cursor: Option<String>,
+}

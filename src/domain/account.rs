@@ -1,0 +1,77 @@
+//! Accounts, and what each status permits.
+
+use chrono::{DateTime, Utc};
+use rust_decimal::Decimal;
+
+use super::{AccountId, Metadata, Name, Reference, Refusal};
+use crate::money::Currency;
+
+/// Who an account belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountKind {
+    /// Opened by the tenant. Its balance is never below zero.
+    Standard,
+    /// The world outside, one per tenant and currency. Its balance is what all others hold, negated.
+    External,
+}
+
+/// What may happen to an account's money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountStatus {
+    /// Money may come and go.
+    Active,
+    /// Money may come, none may go.
+    Frozen,
+    /// Nothing moves any more; the balance is zero.
+    Closed,
+}
+
+/// An account as the database has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its id.
+    pub id: AccountId,
+    /// Standard or external.
+    pub kind: AccountKind,
+    /// Active, frozen or closed.
+    pub status: AccountStatus,
+    /// What it holds; never changes.
+    pub currency: Currency,
+    /// Sum of its ledger entries, in major units.
+    pub balance: Decimal,
+    /// How many ledger entries it has.
+    pub entry_count: i64,
+    /// What it is called.
+    pub name: Name,
+    /// The caller's own number for it.
+    pub reference: Option<Reference>,
+    /// The caller's own data.
+    pub metadata: Option<Metadata>,
+    /// When it was opened.
+    pub created_at: DateTime<Utc>,
+}
+
+impl Account {
+    /// May money leave?
+    ///
+    /// # Errors
+    /// [`Refusal::AccountFrozen`] or [`Refusal::AccountClosed`].
+    pub fn permits_debit(&self) -> Result<(), Refusal> {
+        match self.status {
+            AccountStatus::Active => Ok(()),
+            AccountStatus::Frozen => Err(Refusal::AccountFrozen(self.id)),
+            AccountStatus::Closed => Err(Refusal::AccountClosed(self.id)),
+        }
+    }
+
+    /// May money arrive?
+    ///
+    /// # Errors
+    /// [`Refusal::AccountClosed`].
+    pub fn permits_credit(&self) -> Result<(), Refusal> {
+        match self.status {
+            AccountStatus::Active | AccountStatus::Frozen => Ok(()),
+            AccountStatus::Closed => Err(Refusal::AccountClosed(self.id)),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What a payment is, and every rule about money. Pure: no SQL, no HTTP, no clock, no I/O.
+//!
+//! Read [`command`] (what can be asked), [`refusal`] (every "no"), then [`decide`] (the rules).
+
+pub mod account;
+pub mod command;
+pub mod decide;
+pub mod id;
+pub mod payment;
+pub mod refusal;
+pub mod text;
+pub mod transfer;
+
+pub use account::{Account, AccountKind, AccountStatus};
+pub use command::{Command, Movement, OpenAccount, Pay, RefundPayment};
+pub use decide::{Books, Effect, Moment, decide};
+pub use id::{AccountId, PaymentId, RefundId, TenantId};
+pub use payment::{Payment, PaymentStatus, Refund};
+pub use refusal::{Party, Refusal};
+pub use text::{Description, Metadata, Name, Reference, TextError};
+pub use transfer::{Entry, Transfer, TransferKind};

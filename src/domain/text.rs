@@ -1,0 +1,123 @@
+//! Texts that callers attach to things, with their checked lengths. A length is counted in characters, not bytes.
+
+use std::collections::BTreeMap;
+
+/// Longest name and reference.
+const NAME_MAX: usize = 255;
+/// Longest description and reason.
+const DESCRIPTION_MAX: usize = 500;
+/// Most members of a metadata object.
+const METADATA_MAX: usize = 50;
+/// Longest metadata key.
+const METADATA_KEY_MAX: usize = 40;
+/// Longest metadata value.
+const METADATA_VALUE_MAX: usize = 500;
+
+/// Why a text was refused. `Display` is the sentence a caller reads.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    /// Too short or too long.
+    #[error("must have {min} to {max} characters, has {length}")]
+    Length {
+        /// Fewest characters.
+        min: usize,
+        /// Most characters.
+        max: usize,
+        /// Characters found.
+        length: usize,
+    },
+    /// A metadata object with too many members.
+    #[error("must have at most {METADATA_MAX} members, has {0}")]
+    Members(usize),
+    /// A metadata key that is too short or too long.
+    #[error("key {key:?}: {error}")]
+    Key {
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        error: Box<TextError>,
+    },
+    /// A metadata value that is too long.
+    #[error("value of {key:?}: {error}")]
+    Value {
+        /// Its key.
+        key: String,
+        /// What is wrong with it.
+        error: Box<TextError>,
+    },
+}
+
+fn check(text: &str, min: usize, max: usize) -> Result<(), TextError> {
+    let length = text.chars().count();
+    if (min..=max).contains(&length) {
+        Ok(())
+    } else {
+        Err(TextError::Length { min, max, length })
+    }
+}
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident: $min:expr, $max:expr;)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Checks the length.
+            ///
+            /// # Errors
+            /// [`TextError::Length`].
+            pub fn new(text: String) -> Result<Self, TextError> {
+                check(&text, $min, $max).map(|()| Self(text))
+            }
+
+            /// The text as it was sent.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+    )+};
+}
+
+texts! {
+    /// What an account is called: 1 to 255 characters.
+    Name: 1, NAME_MAX;
+    /// The caller's own number for an account or payment: 1 to 255 characters. Not unique.
+    Reference: 1, NAME_MAX;
+    /// Free text, also the reason of a refund: up to 500 characters.
+    Description: 0, DESCRIPTION_MAX;
+}
+
+/// Up to 50 texts under keys of the caller's choice, in the order of the keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metadata(BTreeMap<String, String>);
+
+impl Metadata {
+    /// Checks the number of members, the keys (1 to 40 characters) and the values (up to 500).
+    ///
+    /// # Errors
+    /// A [`TextError`] that names the member.
+    pub fn new(members: BTreeMap<String, String>) -> Result<Self, TextError> {
+        if members.len() > METADATA_MAX {
+            return Err(TextError::Members(members.len()));
+        }
+        for (key, value) in &members {
+            check(key, 1, METADATA_KEY_MAX).map_err(|error| TextError::Key {
+                key: key.clone(),
+                error: error.into(),
+            })?;
+            check(value, 0, METADATA_VALUE_MAX).map_err(|error| TextError::Value {
+                key: key.clone(),
+                error: error.into(),
+            })?;
+        }
+        Ok(Self(members))
+    }
+
+    /// The members.
+    #[must_use]
+    pub fn members(&self) -> &BTreeMap<String, String> {
+        &self.0
+    }
+}

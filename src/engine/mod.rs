@@ -1,0 +1,227 @@
+//! The engine: every command goes through here, and through one [`transaction`].
+//!
+//! [`Engine::execute`] joins a request to an equal one that is already running ([`flights`]), answers a hot repeat with one read
+//! if Redis hints at one, and hands everything else to the [`worker`]s, which run what waits in batches.
+//! Which road a request takes changes how fast the answer comes, never what it is.
+
+mod flights;
+pub mod transaction;
+mod worker;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::flights::{Boarding, Flight, Flights};
+use self::transaction::{Answered, Step};
+use self::worker::{ALONE_LOCK_TIMEOUT, Queue, QueueError};
+pub use self::worker::{WorkerSettings, Workers};
+use crate::idempotency::{Record, Request, Resource, StoredResponse, Verdict, judge};
+use crate::redis_hint::RedisHint;
+use crate::storage::{Database, StorageError, idempotency_keys};
+
+/// How often a command that rolled back at once (a deadlock, a serialization failure, a lost connection) is run again.
+const QUICK_RETRIES: u32 = 4;
+
+/// The wait before the first of them; it doubles each time up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// Also the rhythm in which a command that waits for somebody's lock looks again.
+const LONGEST_PAUSE: Duration = Duration::from_millis(160);
+
+/// How long callers wait.
+#[derive(Debug, Clone, Copy)]
+pub struct WaitSettings {
+    /// For an equal request that is still running, here or on another instance (`IDEMPOTENCY_WAIT`).
+    pub duplicate: Duration,
+    /// For any answer (`ANSWER_TIMEOUT`). After it the outcome is unknown to the caller, who asks again under the same key.
+    pub answer: Duration,
+}
+
+/// What a request is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The response as it is stored.
+    pub response: StoredResponse,
+    /// Was it stored for an earlier request?
+    pub replayed: bool,
+}
+
+/// Why a request got no stored answer. None of these is stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// The queue is full; nothing was executed.
+    #[error("too much work is waiting")]
+    Overloaded,
+    /// An equal request is still running.
+    #[error("the first request under this key is still running")]
+    InUse,
+    /// The key belongs to another request.
+    #[error("the key was first used for another request")]
+    Reused,
+    /// The key's window has passed; nothing was executed.
+    #[error("the key's window has passed")]
+    Expired(Option<Resource>),
+    /// The database could not be reached or kept rolling back; the outcome may even be unknown.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A bug: it was rolled back, and the log has the details.
+    #[error("internal error")]
+    Broken,
+}
+
+/// An answer or the reason why there is none.
+pub type Outcome = Result<Answer, EngineError>;
+
+/// Runs commands, each at most once.
+pub struct Engine {
+    queue: Queue,
+    flights: Flights,
+    hint: Option<RedisHint>,
+    database: Database,
+    wait: WaitSettings,
+}
+
+impl Engine {
+    /// Starts the workers. They end when the engine is dropped and the queue is empty; [`Workers::join`] waits for that.
+    ///
+    /// # Errors
+    /// If a thread can't be started.
+    pub fn start(
+        settings: &WorkerSettings,
+        wait: WaitSettings,
+        database: Database,
+        hint: Option<RedisHint>,
+    ) -> std::io::Result<(Arc<Self>, Workers)> {
+        let (queue, workers) = worker::start(settings)?;
+        let engine = Self {
+            queue,
+            flights: Flights::default(),
+            hint,
+            database,
+            wait,
+        };
+        Ok((Arc::new(engine), workers))
+    }
+
+    /// Answers a request: executes it if it is the first under its key, replays the stored response if it is not.
+    ///
+    /// The caller may stop waiting at any time; a command that has started runs to its end all the same.
+    ///
+    /// # Errors
+    /// An [`EngineError`]; asking again under the same key is always safe.
+    pub async fn execute(self: &Arc<Self>, request: Request) -> Outcome {
+        loop {
+            if let Some(flight) = self.flights.find(&request) {
+                match self.follow(flight, &request).await {
+                    Some(outcome) => return outcome,
+                    None => continue,
+                }
+            }
+            if let Some(outcome) = self.look_up_if_hot(&request).await {
+                return outcome;
+            }
+            if let Boarding::First(flight, pilot) = self.flights.board(&request) {
+                let engine = Arc::clone(self);
+                let leading = request.clone();
+                tokio::spawn(async move { pilot.land(engine.lead(leading).await) });
+                return flight.outcome(self.wait.answer).await.unwrap_or_else(|| {
+                    Err(EngineError::Unavailable(
+                        "no answer in time; it may still be executed".to_owned(),
+                    ))
+                });
+            }
+        }
+    }
+
+    /// Waits for an equal request that runs in this process. `None`: it did not settle this request's question.
+    async fn follow(&self, flight: Flight, request: &Request) -> Option<Outcome> {
+        match flight.outcome(self.wait.duplicate).await {
+            None => Some(Err(EngineError::InUse)),
+            Some(Ok(answer)) => {
+                let record = Record::Live {
+                    hash: flight.hash,
+                    response: answer.response,
+                };
+                settle(judge(record, request.hash))
+            }
+            Some(Err(EngineError::Reused)) if flight.hash != request.hash => None,
+            Some(Err(error)) => Some(Err(error)),
+        }
+    }
+
+    /// If Redis believes to have seen the key, its response is looked up with one read. No luck: the request goes on as any other.
+    async fn look_up_if_hot(&self, request: &Request) -> Option<Outcome> {
+        if !self.hint.as_ref()?.probably_seen(request).await {
+            return None;
+        }
+        let (database, wanted) = (self.database.clone(), request.clone());
+        let read = move || database.read(|connection| idempotency_keys::find(connection, std::iter::once(&wanted)));
+        let found = tokio::task::spawn_blocking(read).await.ok()?.ok()?;
+        let record = found.into_values().next()?;
+        settle(judge(record, request.hash))
+    }
+
+    /// Has a command run until it is answered, or can't be.
+    async fn lead(&self, request: Request) -> Outcome {
+        let started = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        let mut quick_retries = 0;
+        let mut suspect = false;
+        loop {
+            let failure = match self.queue.run(request.clone(), suspect).await {
+                Ok(Answered::First(response)) => {
+                    return Ok(Answer {
+                        response,
+                        replayed: false,
+                    });
+                }
+                Ok(Answered::Known(verdict)) => {
+                    return settle(verdict).unwrap_or_else(|| Err(unavailable("the key is being forgotten just now")));
+                }
+                Err(QueueError::Full) => return Err(EngineError::Overloaded),
+                Err(QueueError::Stopped) => return Err(unavailable("the service is stopping")),
+                Err(QueueError::Failed(failure)) => failure,
+            };
+            let waited_for_lock = failure.waited_for_lock(ALONE_LOCK_TIMEOUT);
+            let again = match &failure.error {
+                StorageError::Broken(bug) => {
+                    tracing::error!(request_id = %request.id, %bug, "rolled back because of a bug");
+                    metrics::counter!("payonce_broken_total").increment(1);
+                    return Err(EngineError::Broken);
+                }
+                StorageError::Unreachable(_) => false,
+                _ if waited_for_lock => started.elapsed() < self.wait.duplicate,
+                _ => quick_retries < QUICK_RETRIES,
+            };
+            if !again {
+                tracing::warn!(request_id = %request.id, error = %failure.error, "gave up on a command");
+                return Err(match failure.step {
+                    Step::Claim if waited_for_lock => EngineError::InUse,
+                    _ => unavailable(&failure.error.to_string()),
+                });
+            }
+            metrics::counter!("payonce_retries_total").increment(1);
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            quick_retries += u32::from(!waited_for_lock);
+            suspect = true;
+        }
+    }
+}
+
+fn unavailable(reason: &str) -> EngineError {
+    EngineError::Unavailable(reason.to_owned())
+}
+
+/// What the verdict on a known key means for the caller; `None` if the request has to run.
+fn settle(verdict: Verdict) -> Option<Outcome> {
+    match verdict {
+        Verdict::Replay(response) => Some(Ok(Answer {
+            response,
+            replayed: true,
+        })),
+        Verdict::Reused => Some(Err(EngineError::Reused)),
+        Verdict::Expired(resource) => Some(Err(EngineError::Expired(resource))),
+        Verdict::Free => None,
+    }
+}

@@ -1,0 +1,67 @@
+//! `/accounts/{id}/entries` and `/accounts/{id}/balance`
+
+use actix_web::HttpResponse;
+use rust_decimal::Decimal;
+
+use super::accounts::no_such_account;
+use super::envelope::read_answer;
+use super::extract::Get;
+use super::page::PageQuery;
+use crate::api::Problem;
+use crate::api::resource::{BalanceJson, EntryJson, Page};
+use crate::domain::{AccountId, Entry};
+use crate::storage::{accounts, entries};
+
+/// Read an account's statement
+///
+/// Each ledger entry with the balance after it, newest first.
+#[utoipa::path(
+    get, path = "/accounts/{id}/entries", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
+    responses((status = 200, description = "A page of entries", body = Page<EntryJson>)),
+)]
+pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
+    let page = PageQuery::<i64>::read(&get.query(&["limit", "cursor"])?)?;
+    let (tenant, id) = (get.tenant, AccountId(get.id()?));
+    let (after, limit) = (page.after, page.fetch());
+    let found = move |connection: &mut _| {
+        let Some(_) = accounts::find(connection, tenant, id)? else {
+            return Ok(None);
+        };
+        entries::list(connection, tenant, id, after, limit).map(Some)
+    };
+    let entries = get.service.read(found).await?.ok_or_else(|| no_such_account(id))?;
+    let (entries, next_cursor) = page.cut(entries, |entry: &Entry| entry.entry_no);
+    Ok(read_answer(&Page {
+        data: entries.iter().map(EntryJson::from).collect(),
+        next_cursor,
+    }))
+}
+
+/// Read an account's balance at a time
+#[utoipa::path(
+    get, path = "/accounts/{id}/balance", tag = "accounts",
+    params(
+        ("id" = Uuid, Path, description = "The account"),
+        ("at" = Option<String>, Query, description = "RFC 3339 instant with an offset; without it: now", example = "2026-12-01T10:00:00Z"),
+    ),
+    responses((status = 200, description = "What the account held", body = BalanceJson)),
+)]
+pub(super) async fn balance(get: Get) -> Result<HttpResponse, Problem> {
+    let at = get.query(&["at"])?.instant("at")?;
+    let (tenant, id) = (get.tenant, AccountId(get.id()?));
+    let found = move |connection: &mut _| {
+        let Some(account) = accounts::find(connection, tenant, id)? else {
+            return Ok(None);
+        };
+        let at = at.map_or_else(|| entries::now(connection), Ok)?;
+        let balance = entries::balance_at(connection, tenant, id, at)?;
+        Ok(Some(BalanceJson::new(
+            id,
+            balance.unwrap_or(Decimal::ZERO),
+            account.currency,
+            at,
+        )))
+    };
+    let balance = get.service.read(found).await?.ok_or_else(|| no_such_account(id))?;
+    Ok(read_answer(&balance))
+}

@@ -1,0 +1,186 @@
+//! What comes in, checked in one order: API key, scope, rate, query string, idempotency key, media type, body.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use actix_web::dev::Payload;
+use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
+use actix_web::web::{Bytes, Data};
+use actix_web::{FromRequest, HttpMessage, HttpRequest};
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use super::Service;
+use super::auth::Scope;
+use super::envelope::RequestId;
+use super::query::Query;
+use crate::api::{Code, Problem, body};
+use crate::domain::{Command, TenantId};
+use crate::idempotency::{IdempotencyKey, KeyError, Request};
+
+/// Name of the header.
+pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+
+/// A `GET` of a tenant that may read.
+pub(super) struct Get {
+    pub tenant: TenantId,
+    pub service: Data<Service>,
+    path: actix_web::dev::Path<actix_web::dev::Url>,
+    query: String,
+}
+
+/// A `POST` of a tenant that may write, under a key.
+pub(super) struct Post {
+    pub service: Data<Service>,
+    tenant: TenantId,
+    request_id: Uuid,
+    key: IdempotencyKey,
+    path: actix_web::dev::Path<actix_web::dev::Url>,
+    bytes: Bytes,
+}
+
+impl Get {
+    /// The id in the path.
+    pub fn id(&self) -> Result<Uuid, Problem> {
+        id_in(&self.path)
+    }
+
+    /// The idempotency key in the path.
+    pub fn key(&self) -> Result<IdempotencyKey, Problem> {
+        let encoded = self.path.get("key").unwrap_or_default();
+        let key: Vec<u8> = percent_encoding::percent_decode_str(encoded).collect();
+        IdempotencyKey::parse(&key).map_err(|error| Problem::new(Code::IdempotencyKeyInvalid, error.to_string()))
+    }
+
+    /// The query string; a parameter that is not in `known` is refused.
+    pub fn query(&self, known: &[&'static str]) -> Result<Query, Problem> {
+        Query::parse(&self.query, known)
+    }
+}
+
+impl Post {
+    /// The id in the path.
+    pub fn id(&self) -> Result<Uuid, Problem> {
+        id_in(&self.path)
+    }
+
+    /// The body, still to be turned into a command.
+    pub fn body<B: DeserializeOwned>(&self) -> Result<B, Problem> {
+        body::read(&self.bytes)
+    }
+
+    /// The command under this request's key.
+    pub fn request(&self, command: Command) -> Request {
+        Request::new(self.request_id, self.tenant, self.key.clone(), command)
+    }
+}
+
+fn id_in(path: &actix_web::dev::Path<actix_web::dev::Url>) -> Result<Uuid, Problem> {
+    body::read_uuid(path.get("id").unwrap_or_default())
+        .map_err(|error| Problem::new(Code::MalformedRequest, format!("the id in the path {error}")))
+}
+
+/// The key of a request.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, KeyError> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY);
+    let value = values.next().ok_or(KeyError::Missing)?;
+    if values.next().is_some() {
+        return Err(KeyError::Repeated);
+    }
+    IdempotencyKey::parse(value.as_bytes())
+}
+
+async fn admit(request: &HttpRequest, scope: Scope) -> Result<(Data<Service>, TenantId), Problem> {
+    let service = request
+        .app_data::<Data<Service>>()
+        .cloned()
+        .ok_or_else(|| Problem::new(Code::InternalError, "the service is not set up"))?;
+    let authorization = request
+        .headers()
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let tenant = service.authenticator.authenticate(authorization, scope).await?;
+    service.admit(tenant)?;
+    Ok((service, tenant))
+}
+
+impl FromRequest for Get {
+    type Error = Problem;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move {
+            let (service, tenant) = admit(&request, Scope::Read).await?;
+            let query = request.query_string().to_owned();
+            Ok(Self {
+                tenant,
+                service,
+                path: request.match_info().clone(),
+                query,
+            })
+        })
+    }
+}
+
+impl FromRequest for Post {
+    type Error = Problem;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        let bytes = Bytes::from_request(&request, payload);
+        Box::pin(async move {
+            let (service, tenant) = admit(&request, Scope::Write).await?;
+            Query::parse(request.query_string(), &[])?;
+            let key = idempotency_key(request.headers()).map_err(|error| {
+                let code = match error {
+                    KeyError::Missing => Code::IdempotencyKeyMissing,
+                    _ => Code::IdempotencyKeyInvalid,
+                };
+                Problem::new(code, error.to_string())
+            })?;
+            let bytes = read_body(&request, bytes).await?;
+            let request_id = request
+                .extensions()
+                .get::<RequestId>()
+                .map_or_else(Uuid::now_v7, |id| id.0);
+            Ok(Self {
+                service,
+                tenant,
+                request_id,
+                key,
+                path: request.match_info().clone(),
+                bytes,
+            })
+        })
+    }
+}
+
+async fn read_body(
+    request: &HttpRequest,
+    bytes: impl Future<Output = Result<Bytes, actix_web::Error>>,
+) -> Result<Bytes, Problem> {
+    let bytes = bytes
+        .await
+        .map_err(|error| match error.as_response_error().status_code().as_u16() {
+            413 => Problem::new(Code::BodyTooLarge, "the body has more than 65536 bytes"),
+            _ => Problem::new(
+                Code::MalformedRequest,
+                format!("the body did not arrive whole: {error}"),
+            ),
+        })?;
+    let media_type = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    if !bytes.is_empty() && !essence.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::new(
+            Code::UnsupportedMediaType,
+            format!("the body must come with `Content-Type: application/json`, not {media_type:?}"),
+        ));
+    }
+    Ok(bytes)
+}

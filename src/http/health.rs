@@ -1,0 +1,65 @@
+//! Probes, metrics, and the documentation of the problem codes. None of them needs an API key.
+
+use actix_web::web::{Data, Path};
+use actix_web::{HttpResponse, Responder};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Service;
+use super::envelope::read_answer;
+use crate::api::{Code, Problem};
+use crate::storage::entries;
+
+/// How the service is.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Health {
+    /// `live` or `ready`.
+    #[schema(example = "ready")]
+    status: &'static str,
+}
+
+/// Is the process alive?
+#[utoipa::path(get, path = "/health/live", tag = "operations", security(()),
+    responses((status = 200, description = "It is", body = Health)))]
+pub(super) async fn live() -> Result<HttpResponse, Problem> {
+    Ok(read_answer(&Health { status: "live" }))
+}
+
+/// Can it serve?
+///
+/// Only if the database answers. Redis does not matter.
+#[utoipa::path(get, path = "/health/ready", tag = "operations", security(()),
+    responses((status = 200, description = "It can", body = Health)))]
+pub(super) async fn ready(service: Data<Service>) -> Result<HttpResponse, Problem> {
+    service.read(entries::now).await?;
+    Ok(read_answer(&Health { status: "ready" }))
+}
+
+/// Prometheus metrics
+#[utoipa::path(get, path = "/metrics", tag = "operations", security(()),
+    responses((status = 200, description = "Prometheus text format", body = String, content_type = "text/plain")))]
+pub(super) async fn metrics(service: Data<Service>) -> impl Responder {
+    HttpResponse::Ok()
+        .content_type("text/plain; version=0.0.4; charset=utf-8")
+        .body(service.metrics.render())
+}
+
+/// What a problem code means
+#[utoipa::path(get, path = "/problems/{code}", tag = "operations", security(()),
+    params(("code" = Code, Path, description = "The `code` member of a problem")),
+    responses((status = 200, description = "What it means and what to do", body = String, content_type = "text/plain")))]
+pub(super) async fn problem(code: Path<String>) -> Result<HttpResponse, Problem> {
+    let row = Code::ALL.iter().map(|known| known.row()).find(|row| row.code == *code);
+    let row = row.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no problem code {code:?}")))?;
+    let retry = if row.retryable {
+        "may succeed later"
+    } else {
+        "gives the same answer again"
+    };
+    Ok(HttpResponse::Ok()
+        .content_type("text/plain; charset=utf-8")
+        .body(format!(
+            "{} ({})\n\n{}.\n{}\nThe same request under the same key {retry}.\n",
+            row.code, row.status, row.title, row.advice,
+        )))
+}

@@ -1,0 +1,70 @@
+//! `/accounts/{id}/deposits`, `/accounts/{id}/withdrawals`, and the address of what they made.
+
+use actix_web::HttpResponse;
+
+use super::envelope::{answer, read_answer};
+use super::extract::{Get, Post};
+use crate::api::body::MovementBody;
+use crate::api::resource::MovementJson;
+use crate::api::{Code, Problem};
+use crate::domain::{AccountId, Command, Movement, TransferKind};
+use crate::storage::transfers;
+
+/// Deposit money
+///
+/// It comes from the tenant's external account of the currency.
+#[utoipa::path(
+    post, path = "/accounts/{id}/deposits", tag = "accounts", request_body = MovementBody,
+    params(("id" = Uuid, Path, description = "The account")),
+    responses((status = 201, description = "The deposit, made now or by an earlier request under the same key", body = MovementJson)),
+)]
+pub(super) async fn deposit(post: Post) -> Result<HttpResponse, Problem> {
+    move_money(post, Command::Deposit).await
+}
+
+/// Withdraw money
+///
+/// It goes to the tenant's external account of the currency.
+#[utoipa::path(
+    post, path = "/accounts/{id}/withdrawals", tag = "accounts", request_body = MovementBody,
+    params(("id" = Uuid, Path, description = "The account")),
+    responses((status = 201, description = "The withdrawal, made now or by an earlier request under the same key", body = MovementJson)),
+)]
+pub(super) async fn withdraw(post: Post) -> Result<HttpResponse, Problem> {
+    move_money(post, Command::Withdraw).await
+}
+
+async fn move_money(post: Post, command: fn(Movement) -> Command) -> Result<HttpResponse, Problem> {
+    let account = AccountId(post.id()?);
+    let movement = post.body::<MovementBody>()?.into_movement(account)?;
+    answer(post.service.engine.execute(post.request(command(movement))).await)
+}
+
+/// Read a deposit
+#[utoipa::path(
+    get, path = "/deposits/{id}", tag = "accounts", params(("id" = Uuid, Path, description = "The deposit")),
+    responses((status = 200, description = "The deposit", body = MovementJson)),
+)]
+pub(super) async fn show_deposit(get: Get) -> Result<HttpResponse, Problem> {
+    show(get, TransferKind::Deposit, "deposit").await
+}
+
+/// Read a withdrawal
+#[utoipa::path(
+    get, path = "/withdrawals/{id}", tag = "accounts", params(("id" = Uuid, Path, description = "The withdrawal")),
+    responses((status = 200, description = "The withdrawal", body = MovementJson)),
+)]
+pub(super) async fn show_withdrawal(get: Get) -> Result<HttpResponse, Problem> {
+    show(get, TransferKind::Withdrawal, "withdrawal").await
+}
+
+async fn show(get: Get, kind: TransferKind, name: &str) -> Result<HttpResponse, Problem> {
+    get.query(&[])?;
+    let (tenant, id) = (get.tenant, get.id()?);
+    let transfer = get
+        .service
+        .read(move |connection| transfers::find(connection, tenant, kind, id))
+        .await?;
+    let transfer = transfer.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no {name} {id}")))?;
+    Ok(read_answer(&MovementJson::from(&transfer)))
+}

@@ -1,0 +1,212 @@
+//! The OpenAPI 3.1 document, and Swagger UI.
+//!
+//! The handlers say what is particular about them; what is the same everywhere (the key header, the problems, the headers of the
+//! answers) is added here, once.
+
+use std::collections::BTreeMap;
+
+use actix_web::HttpResponse;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, Header, OpenApi, Ref, RefOr, Required, ResponseBuilder};
+use utoipa::{Modify, OpenApi as _};
+use utoipa_swagger_ui::{Config, SwaggerUi};
+
+use super::{accounts, entries, health, idempotency_keys, movements, payments, refunds};
+use crate::api::Code;
+use crate::api::problem::ProblemJson;
+
+/// Where the document is served.
+const DOCUMENT_PATH: &str = "/openapi.json";
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "payonce",
+        description = "The reference payment service that never charges twice.\n\nEvery `POST` needs an `Idempotency-Key`: a new one for each operation, the same one for each repetition. A repetition gets the stored answer, byte for byte, with `Idempotent-Replayed: true`. Amounts are decimal strings in major units.",
+    ),
+    paths(
+        payments::create, payments::list, payments::show,
+        refunds::create, refunds::list, refunds::show,
+        accounts::open, accounts::list, accounts::show, accounts::freeze, accounts::unfreeze, accounts::close,
+        movements::deposit, movements::withdraw, movements::show_deposit, movements::show_withdrawal,
+        entries::list, entries::balance,
+        idempotency_keys::show,
+        health::live, health::ready, health::metrics, health::problem,
+    ),
+    components(schemas(ProblemJson, Code)),
+    tags(
+        (name = "payments", description = "Charge"),
+        (name = "refunds", description = "Give back"),
+        (name = "accounts", description = "Where money is"),
+        (name = "idempotency", description = "What is remembered of a key"),
+        (name = "operations", description = "Probes, metrics, error codes; no API key needed"),
+    ),
+    security(("api_key" = [])),
+    modifiers(&Everywhere),
+)]
+struct Document;
+
+/// The document.
+#[must_use]
+pub fn openapi() -> OpenApi {
+    Document::openapi()
+}
+
+/// The document as it is committed under `openapi/` and served.
+///
+/// # Errors
+/// If it can't be written as JSON.
+pub fn json() -> serde_json::Result<String> {
+    openapi().to_pretty_json().map(|json| json + "\n")
+}
+
+pub(super) async fn document() -> HttpResponse {
+    HttpResponse::Ok().json(openapi())
+}
+
+pub(super) fn swagger_ui() -> SwaggerUi {
+    let config = Config::from(DOCUMENT_PATH)
+        .try_it_out_enabled(true)
+        .persist_authorization(true)
+        .display_request_duration(true);
+    SwaggerUi::new("/swagger-ui/{_:.*}").config(config)
+}
+
+/// What is the same everywhere.
+struct Everywhere;
+
+impl Modify for Everywhere {
+    fn modify(&self, document: &mut OpenApi) {
+        let bearer = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("An API key, as `payonce api-key create` shows it"))
+            .build();
+        if let Some(components) = &mut document.components {
+            components.add_security_scheme("api_key", SecurityScheme::Http(bearer));
+        }
+        for item in document.paths.paths.values_mut() {
+            if let Some(get) = &mut item.get {
+                let open = get.tags.iter().flatten().any(|tag| tag == "operations");
+                add_page_parameters(get);
+                add_problems(get, if open { OPEN_GET_PROBLEMS } else { GET_PROBLEMS });
+            }
+            if let Some(post) = &mut item.post {
+                add_key(post);
+                add_problems(post, POST_PROBLEMS);
+            }
+        }
+    }
+}
+
+const OPEN_GET_PROBLEMS: &[u16] = &[404, 503];
+const GET_PROBLEMS: &[u16] = &[400, 401, 403, 404, 429, 500, 503];
+const POST_PROBLEMS: &[u16] = &[400, 401, 402, 403, 404, 409, 410, 412, 413, 415, 422, 429, 500, 503];
+
+fn text(description: &str) -> Header {
+    HeaderBuilder::new()
+        .schema(Some(string()))
+        .description(Some(description))
+        .build()
+}
+
+fn string() -> utoipa::openapi::Object {
+    ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).build()
+}
+
+/// `POST`: the key goes in, and comes back with the marker of a replay.
+fn add_key(operation: &mut Operation) {
+    let key = ObjectBuilder::new()
+        .schema_type(SchemaType::new(Type::String))
+        .min_length(Some(1))
+        .max_length(Some(255))
+        .pattern(Some("^[!-+\\--~]+$"))
+        .build();
+    let parameter = ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::True)
+        .description(Some("A new one for each operation, the same one for each repetition: 1 to 255 visible ASCII characters without commas"))
+        .schema(Some(key))
+        .example(Some("order-4711".into()))
+        .build();
+    operation.parameters.get_or_insert_default().push(parameter.into());
+    for (status, response) in &mut operation.responses.responses {
+        if let RefOr::T(response) = response {
+            response
+                .headers
+                .insert("Idempotency-Key".to_owned(), text("The key of the request").into());
+            response.headers.insert(
+                "Idempotent-Replayed".to_owned(),
+                text("`true` if an earlier request under the key got this answer first").into(),
+            );
+            if status == "201" {
+                response
+                    .headers
+                    .insert("Location".to_owned(), text("Where it can be read").into());
+            }
+        }
+    }
+}
+
+/// Lists: a page is asked for in the same way everywhere.
+fn add_page_parameters(operation: &mut Operation) {
+    if !operation.operation_id.as_deref().is_some_and(|id| id.ends_with("list")) {
+        return;
+    }
+    let limit = ObjectBuilder::new()
+        .schema_type(SchemaType::new(Type::Integer))
+        .minimum(Some(1))
+        .maximum(Some(100))
+        .default(Some(20.into()))
+        .build();
+    let parameter = |name: &str, description: &str, schema: utoipa::openapi::Object| {
+        ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Query)
+            .required(Required::False)
+            .description(Some(description))
+            .schema(Some(schema))
+            .build()
+    };
+    let parameters = operation.parameters.get_or_insert_default();
+    parameters.push(parameter("limit", "Most things on the page", limit).into());
+    parameters.push(parameter("cursor", "The `next_cursor` of the page before", string()).into());
+}
+
+/// Each status that an operation may answer with, and which codes it then has.
+fn add_problems(operation: &mut Operation, statuses: &[u16]) {
+    let mut codes: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+    for row in Code::ALL
+        .iter()
+        .map(|code| code.row())
+        .filter(|row| statuses.contains(&row.status))
+    {
+        codes
+            .entry(row.status)
+            .or_default()
+            .push(format!("`{}`: {}. {}", row.code, row.title, row.advice));
+    }
+    for (status, meanings) in codes {
+        let content = ContentBuilder::new()
+            .schema(Some(Ref::from_schema_name("Problem")))
+            .build();
+        let mut response = ResponseBuilder::new()
+            .description(meanings.join("\n\n"))
+            .content("application/problem+json", content)
+            .header("Link", text("Documentation of the error (`rel=\"describedby\"`)"))
+            .header("X-Request-Id", text("Names the request in the service's log"));
+        if matches!(status, 409 | 429 | 503) {
+            response = response.header(
+                "Retry-After",
+                text("Seconds to wait before a repetition, if there is a use in one"),
+            );
+        }
+        operation
+            .responses
+            .responses
+            .insert(status.to_string(), RefOr::T(response.build()));
+    }
+}

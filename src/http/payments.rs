@@ -1,0 +1,111 @@
+//! `/payments`
+
+use actix_web::HttpResponse;
+
+use super::envelope::{answer, read_answer};
+use super::extract::{Get, Post};
+use super::page::PageQuery;
+use crate::api::body::PayBody;
+use crate::api::resource::{Page, PaymentJson};
+use crate::api::{Code, Problem};
+use crate::domain::{AccountId, PaymentId, PaymentStatus};
+use crate::storage::payments::{self, PaymentFilter};
+use crate::storage::{Position, idempotency_keys};
+
+/// Charge a payer
+///
+/// Moves `amount` from payer to payee, at most once for each `Idempotency-Key`: send the same key again and you get the same answer again, byte for byte.
+#[utoipa::path(
+    post, path = "/payments", tag = "payments", request_body = PayBody,
+    responses((status = 201, description = "The payment, made now or by an earlier request under the same key", body = PaymentJson)),
+)]
+pub(super) async fn create(post: Post) -> Result<HttpResponse, Problem> {
+    let command = post.body::<PayBody>()?.into_command()?;
+    answer(post.service.engine.execute(post.request(command)).await)
+}
+
+/// Read a payment
+#[utoipa::path(
+    get, path = "/payments/{id}", tag = "payments", params(("id" = Uuid, Path, description = "The payment")),
+    responses((status = 200, description = "The payment", body = PaymentJson)),
+)]
+pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
+    get.query(&[])?;
+    let (tenant, id) = (get.tenant, PaymentId(get.id()?));
+    let payment = get
+        .service
+        .read(move |connection| payments::find(connection, tenant, id))
+        .await?;
+    let payment = payment.ok_or_else(|| no_such_payment(id))?;
+    Ok(read_answer(&PaymentJson::from(&payment)))
+}
+
+pub(super) fn no_such_payment(id: PaymentId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no payment {id}"))
+}
+
+/// List payments
+///
+/// Newest first. All conditions given must hold.
+#[utoipa::path(
+    get, path = "/payments", tag = "payments",
+    params(
+        ("account_id" = Option<Uuid>, Query, description = "Payer or payee"),
+        ("status" = Option<String>, Query, description = "`succeeded`, `partially_refunded` or `refunded`"),
+        ("reference" = Option<String>, Query, description = "The caller's own number"),
+        ("idempotency_key" = Option<String>, Query, description = "The key that made the payment, as long as it is remembered"),
+        ("created_from" = Option<String>, Query, description = "Made at this RFC 3339 instant or later"),
+        ("created_to" = Option<String>, Query, description = "Made before this RFC 3339 instant"),
+    ),
+    responses((status = 200, description = "A page of payments", body = Page<PaymentJson>)),
+)]
+pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
+    let query = get.query(&[
+        "account_id",
+        "status",
+        "reference",
+        "idempotency_key",
+        "created_from",
+        "created_to",
+        "limit",
+        "cursor",
+    ])?;
+    let page = PageQuery::<Position>::read(&query)?;
+    let mut filter = PaymentFilter {
+        id: None,
+        account: query.uuid("account_id")?.map(AccountId),
+        status: query.value("status", status)?,
+        reference: query.text("reference").map(str::to_owned),
+        created_from: query.instant("created_from")?,
+        created_to: query.instant("created_to")?,
+    };
+    let key = query.text("idempotency_key").map(str::to_owned);
+    let (tenant, after, limit) = (get.tenant, page.after, page.fetch());
+    let found = move |connection: &mut _| {
+        if let Some(key) = key {
+            let Some(id) = idempotency_keys::payment_made_by(connection, tenant, &key)? else {
+                return Ok(Vec::new());
+            };
+            filter.id = Some(PaymentId(id));
+        }
+        payments::list(connection, tenant, &filter, after, limit)
+    };
+    let place = |payment: &crate::domain::Payment| Position {
+        created_at: payment.created_at,
+        id: payment.id.0,
+    };
+    let (payments, next_cursor) = page.cut(get.service.read(found).await?, place);
+    Ok(read_answer(&Page {
+        data: payments.iter().map(PaymentJson::from).collect(),
+        next_cursor,
+    }))
+}
+
+fn status(name: &str) -> Result<PaymentStatus, &'static str> {
+    match name {
+        "succeeded" => Ok(PaymentStatus::Succeeded),
+        "partially_refunded" => Ok(PaymentStatus::PartiallyRefunded),
+        "refunded" => Ok(PaymentStatus::Refunded),
+        _ => Err("must be succeeded, partially_refunded or refunded"),
+    }
+}

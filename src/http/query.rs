@@ -1,0 +1,88 @@
+//! Query strings, strictly: what is unknown, repeated or unreadable is refused, not ignored.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use crate::api::{Code, Problem, body};
+
+/// The parameters of a query string, all of them known.
+pub(super) struct Query(BTreeMap<String, String>);
+
+impl Query {
+    /// Reads a query string in which only `known` parameters may stand.
+    pub fn parse(raw: &str, known: &[&'static str]) -> Result<Self, Problem> {
+        let mut parameters = BTreeMap::new();
+        for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decode(name)?, decode(value)?);
+            if !known.contains(&name.as_str()) {
+                let known = if known.is_empty() {
+                    "there are none here".to_owned()
+                } else {
+                    known.join(", ")
+                };
+                return Err(Problem::new(
+                    Code::UnknownParameter,
+                    format!("query: unknown parameter {name:?}; known: {known}"),
+                ));
+            }
+            if parameters.contains_key(&name) {
+                return Err(wrong(&name, "stands there twice"));
+            }
+            parameters.insert(name, value);
+        }
+        Ok(Self(parameters))
+    }
+
+    /// A text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// A value that `read` understands.
+    pub fn value<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, &'static str>,
+    ) -> Result<Option<T>, Problem> {
+        self.text(name)
+            .map(read)
+            .transpose()
+            .map_err(|error| wrong(name, error))
+    }
+
+    /// A UUID.
+    pub fn uuid(&self, name: &str) -> Result<Option<Uuid>, Problem> {
+        self.value(name, body::read_uuid)
+    }
+
+    /// An instant: RFC 3339 with an offset.
+    pub fn instant(&self, name: &str) -> Result<Option<DateTime<Utc>>, Problem> {
+        self.value(name, |text| {
+            // A `+` that was not percent-encoded arrives as a space; it can only be the sign of the offset.
+            DateTime::parse_from_rfc3339(&text.replace(' ', "+"))
+                .map(|instant| instant.with_timezone(&Utc))
+                .map_err(|_| "must be an RFC 3339 instant with an offset, such as 2026-12-01T10:00:00Z")
+        })
+    }
+}
+
+fn wrong(name: &str, error: &str) -> Problem {
+    Problem::new(Code::MalformedRequest, format!("query: {name} {error}"))
+}
+
+fn decode(encoded: &str) -> Result<String, Problem> {
+    let spaced = encoded.replace('+', " ");
+    let decoded = percent_encoding::percent_decode_str(&spaced)
+        .decode_utf8()
+        .map_err(|_| Problem::new(Code::MalformedRequest, "query: must be UTF-8"))?;
+    if decoded.contains('\0') {
+        return Err(Problem::new(
+            Code::MalformedRequest,
+            "query: the character U+0000 is not allowed",
+        ));
+    }
+    Ok(decoded.into_owned())
+}

@@ -1,0 +1,78 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use payonce::commands::{Fatal, api_key, audit, cleanup, serve};
+use payonce::config::{DatabaseArgs, ServeArgs};
+use payonce::{http, storage};
+use tracing_subscriber::EnvFilter;
+
+/// The payment service that never charges twice.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Write the log as JSON lines
+    #[arg(long, env, global = true)]
+    log_json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Bring the schema up to date, then serve HTTP until SIGTERM or SIGINT
+    Serve(Box<ServeArgs>),
+    /// Bring the schema up to date
+    Migrate(DatabaseArgs),
+    /// Make, list and revoke API keys
+    ApiKey {
+        #[command(flatten)]
+        database: DatabaseArgs,
+        #[command(subcommand)]
+        command: api_key::ApiKeyCommand,
+    },
+    /// Prove the books; exit status 1 if anything is wrong
+    Audit(DatabaseArgs),
+    /// Erase expired responses and delete old tombstones, once
+    Cleanup(DatabaseArgs),
+    /// Print the OpenAPI document
+    Openapi,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(cli.log_json);
+    match run(cli.command) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("payonce: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, Fatal> {
+    match command {
+        Command::Serve(args) => serve::run(&args)?,
+        Command::Migrate(database) => {
+            for migration in storage::run_migrations(&database.settings())? {
+                println!("{migration}");
+            }
+        }
+        Command::ApiKey { database, command } => api_key::run(&database.settings(), &command)?,
+        Command::Audit(database) => return audit::run(&database.settings()),
+        Command::Cleanup(database) => cleanup::run(&database.settings())?,
+        Command::Openapi => print!("{}", http::openapi::json()?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// To stderr, so that what a command prints can be piped. `RUST_LOG` sets the level.
+fn start_log(json: bool) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if json { log.json().init() } else { log.init() }
+}

@@ -1,0 +1,246 @@
+//! Money: an ISO 4217 currency, and amounts that are exact in it.
+//!
+//! Amounts are decimals in major units (`"12.50"` USD, `"500"` JPY, `"1.234"` KWD). Nothing here ever rounds.
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`Currency`] | a currency that money can be held in |
+//! | [`Amount`] | a positive sum in a currency, in exactly its decimals: what a payment moves |
+//! | [`Sum`] | a decimal whose currency is not known yet: what a refund asks for |
+
+use std::fmt;
+use std::str::FromStr;
+
+use rust_decimal::Decimal;
+
+/// Largest amount and largest balance, in major units: what `NUMERIC(19,4)` holds.
+pub const MAX: Decimal = Decimal::from_parts(0x89E7_FFFF, 0x8AC7_2304, 0, false, 4);
+
+/// No currency of ISO 4217 has more decimals (`CLF` and `UYW` have four).
+const MOST_DECIMALS: u32 = 4;
+
+/// Digits before the point of [`MAX`].
+const MOST_WHOLE_DIGITS: usize = 15;
+
+/// An ISO 4217 currency with a minor unit. `XXX`, `XAU` and the like have none, so nothing can be paid in them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Currency {
+    iso: iso_currency::Currency,
+    decimals: u32,
+}
+
+impl Currency {
+    /// How many decimals an amount in this currency has: 2 for USD, 0 for JPY.
+    #[must_use]
+    pub fn decimals(self) -> u32 {
+        self.decimals
+    }
+
+    /// The three capital letters.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        self.iso.code()
+    }
+
+    /// A decimal with exactly the currency's decimals: `12.5` is `12.50` in USD.
+    ///
+    /// Meant for values known to fit (they came from the database or from an [`Amount`]); it never cuts digits off.
+    #[must_use]
+    pub fn exact(self, value: Decimal) -> Decimal {
+        let mut scaled = value.normalize();
+        if scaled.scale() < self.decimals {
+            scaled.rescale(self.decimals);
+        }
+        scaled
+    }
+
+    /// An amount as a person would write it in this currency, for messages: `"12.50"`, `"500"`.
+    #[must_use]
+    pub fn example(self) -> &'static str {
+        match self.decimals {
+            0 => "500",
+            2 => "12.50",
+            3 => "1.234",
+            _ => "1.2345",
+        }
+    }
+}
+
+impl FromStr for Currency {
+    type Err = MoneyError;
+
+    fn from_str(text: &str) -> Result<Self, MoneyError> {
+        let known = |iso: iso_currency::Currency| {
+            Some(Self {
+                iso,
+                decimals: u32::from(iso.exponent()?),
+            })
+        };
+        iso_currency::Currency::from_code(text)
+            .and_then(known)
+            .ok_or(MoneyError::Currency)
+    }
+}
+
+impl fmt::Display for Currency {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.code())
+    }
+}
+
+impl fmt::Debug for Currency {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.code())
+    }
+}
+
+/// Why a text is not money. `Display` is the sentence a caller reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MoneyError {
+    /// Not three capital letters of a currency in use.
+    #[error("must be an ISO 4217 code in capitals that money can be held in, such as \"USD\", \"JPY\" or \"KWD\"")]
+    Currency,
+    /// Not plain digits with at most one point.
+    #[error(
+        "must be a decimal string of plain digits, such as \"12.50\": no sign, no exponent, no spaces, no separators"
+    )]
+    Format,
+    /// Zero or below where only a positive amount makes sense.
+    #[error("must be greater than zero")]
+    NotPositive,
+    /// Below zero.
+    #[error("must not be negative")]
+    Negative,
+    /// More decimals than the currency has.
+    #[error("has more decimals than {0} allows ({decimals}); amounts are never rounded: send one such as \"{example}\"", decimals = .0.decimals(), example = .0.example())]
+    TooPrecise(Currency),
+    /// More decimals than any currency has.
+    #[error("has more decimals than any currency has ({MOST_DECIMALS})")]
+    TooPreciseForAny,
+    /// Above [`MAX`].
+    #[error("must not be greater than 999999999999999.9999")]
+    TooLarge,
+}
+
+/// A decimal of zero or more, without a currency: `0 ≤ value ≤` [`MAX`], at most four decimals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sum(Decimal);
+
+impl Sum {
+    /// Reads `"12.50"`: ASCII digits, at most one point with digits on both sides, no leading zeros.
+    ///
+    /// # Errors
+    /// A [`MoneyError`] that says what is wrong.
+    pub fn parse(text: &str) -> Result<Self, MoneyError> {
+        if let Some(rest) = text.strip_prefix('-') {
+            let zero = Self::parse(rest)?.0.is_zero();
+            return Err(if zero {
+                MoneyError::NotPositive
+            } else {
+                MoneyError::Negative
+            });
+        }
+        let (whole, fraction) = match text.split_once('.') {
+            Some((whole, fraction)) if !fraction.is_empty() => (whole, fraction),
+            Some(_) => return Err(MoneyError::Format),
+            None => (text, ""),
+        };
+        let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        let padded = whole.len() > 1 && whole.starts_with('0');
+        if whole.is_empty() || padded || !digits(whole) || !digits(fraction) {
+            return Err(MoneyError::Format);
+        }
+        if whole.len() > MOST_WHOLE_DIGITS {
+            return Err(MoneyError::TooLarge);
+        }
+        if u32::try_from(fraction.len()).is_ok_and(|decimals| decimals > MOST_DECIMALS) {
+            return Err(MoneyError::TooPreciseForAny);
+        }
+        Decimal::from_str_exact(text).map(Self).map_err(|_| MoneyError::Format)
+    }
+
+    /// The same, but zero is refused.
+    ///
+    /// # Errors
+    /// A [`MoneyError`] that says what is wrong.
+    pub fn parse_positive(text: &str) -> Result<Self, MoneyError> {
+        match Self::parse(text) {
+            Ok(sum) if sum.0.is_zero() => Err(MoneyError::NotPositive),
+            Err(MoneyError::Negative) => Err(MoneyError::NotPositive),
+            other => other,
+        }
+    }
+
+    /// The bare number, in major units.
+    #[must_use]
+    pub fn value(self) -> Decimal {
+        self.0
+    }
+
+    /// This sum as an amount of `currency`.
+    ///
+    /// # Errors
+    /// [`MoneyError::TooPrecise`] if it was written with more decimals than the currency has,
+    /// [`MoneyError::NotPositive`] if it is zero.
+    pub fn in_currency(self, currency: Currency) -> Result<Amount, MoneyError> {
+        if self.0.scale() > currency.decimals() {
+            return Err(MoneyError::TooPrecise(currency));
+        }
+        Amount::new(self.0, currency)
+    }
+}
+
+/// A positive amount in a currency, with exactly the currency's decimals; at most [`MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Amount {
+    value: Decimal,
+    currency: Currency,
+}
+
+impl Amount {
+    /// Checks that `value` is an amount of `currency`.
+    ///
+    /// # Errors
+    /// A [`MoneyError`] that says what is wrong.
+    pub fn new(value: Decimal, currency: Currency) -> Result<Self, MoneyError> {
+        if value <= Decimal::ZERO {
+            return Err(MoneyError::NotPositive);
+        }
+        if value > MAX {
+            return Err(MoneyError::TooLarge);
+        }
+        let value = currency.exact(value);
+        if value.scale() > currency.decimals() {
+            return Err(MoneyError::TooPrecise(currency));
+        }
+        Ok(Self { value, currency })
+    }
+
+    /// Reads `"12.50"` as an amount of `currency`; `"12.5"` means the same, `"12.505"` is refused in USD.
+    ///
+    /// # Errors
+    /// A [`MoneyError`] that says what is wrong.
+    pub fn parse(text: &str, currency: Currency) -> Result<Self, MoneyError> {
+        let sum = Sum::parse_positive(text).map_err(|error| match error {
+            MoneyError::TooPreciseForAny => MoneyError::TooPrecise(currency),
+            other => other,
+        })?;
+        sum.in_currency(currency)
+    }
+
+    /// The bare number, in major units.
+    #[must_use]
+    pub fn value(self) -> Decimal {
+        self.value
+    }
+
+    /// What it is an amount of.
+    #[must_use]
+    pub fn currency(self) -> Currency {
+        self.currency
+    }
+}
+
+#[cfg(test)]
+#[path = "money_test.rs"]
+mod tests;

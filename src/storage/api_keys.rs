@@ -1,0 +1,155 @@
+//! The tables `tenants` and `api_keys`.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Timestamptz};
+use uuid::Uuid;
+
+use super::schema::{api_keys, tenants};
+use crate::domain::TenantId;
+
+/// A key that may be used now.
+#[derive(Debug, Clone)]
+pub struct ValidKey {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// `read`, `write`.
+    pub scopes: Vec<String>,
+    /// For how much longer; `None` is for ever.
+    pub valid_for: Option<Duration>,
+}
+
+/// The key with this SHA-256, if it is neither revoked nor expired.
+///
+/// # Errors
+/// Diesel's.
+pub fn find_valid(connection: &mut PgConnection, key_hash: &[u8]) -> QueryResult<Option<ValidKey>> {
+    let milliseconds_left =
+        diesel::dsl::sql::<Nullable<BigInt>>("ceil(extract(epoch FROM expires_at - now()) * 1000)::bigint");
+    let row: Option<(Uuid, Vec<String>, Option<i64>)> = api_keys::table
+        .filter(api_keys::key_hash.eq(key_hash))
+        .filter(api_keys::revoked_at.is_null())
+        .filter(
+            api_keys::expires_at
+                .is_null()
+                .or(api_keys::expires_at.gt(diesel::dsl::now.into_sql::<Timestamptz>().nullable())),
+        )
+        .select((api_keys::tenant_id, api_keys::scopes, milliseconds_left))
+        .first(connection)
+        .optional()?;
+    Ok(row.map(|(tenant, scopes, left)| ValidKey {
+        tenant: TenantId(tenant),
+        scopes,
+        valid_for: left.map(|left| Duration::from_millis(u64::try_from(left).unwrap_or(0))),
+    }))
+}
+
+/// Adds a key, and the tenant if there is none of this name. `valid_for` in seconds; `None` is for ever.
+///
+/// # Errors
+/// Diesel's.
+pub fn create(
+    connection: &mut PgConnection,
+    tenant: &str,
+    prefix: &str,
+    key_hash: &[u8],
+    scopes: &[&str],
+    valid_for: Option<i64>,
+) -> QueryResult<()> {
+    diesel::insert_into(tenants::table)
+        .values((tenants::tenant_id.eq(Uuid::now_v7()), tenants::name.eq(tenant)))
+        .on_conflict(tenants::name)
+        .do_nothing()
+        .execute(connection)?;
+    let tenant_id: Uuid = tenants::table
+        .filter(tenants::name.eq(tenant))
+        .select(tenants::tenant_id)
+        .first(connection)?;
+    let expires_at = diesel::dsl::sql::<Nullable<Timestamptz>>("now() + ")
+        .bind::<Nullable<BigInt>, _>(valid_for)
+        .sql(" * interval '1 second'");
+    diesel::insert_into(api_keys::table)
+        .values((
+            api_keys::tenant_id.eq(tenant_id),
+            api_keys::prefix.eq(prefix),
+            api_keys::key_hash.eq(key_hash),
+            api_keys::scopes.eq(scopes),
+            api_keys::expires_at.eq(expires_at),
+        ))
+        .execute(connection)
+        .map(drop)
+}
+
+/// A key as a list shows it.
+#[derive(Debug, Queryable)]
+pub struct ListedKey {
+    /// Name of the tenant.
+    pub tenant: String,
+    /// The visible beginning.
+    pub prefix: String,
+    /// What it permits.
+    pub scopes: Vec<String>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it ends.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// When it was revoked.
+    pub revoked_at: Option<DateTime<Utc>>,
+}
+
+/// All keys, by tenant and age.
+///
+/// # Errors
+/// Diesel's.
+pub fn list(connection: &mut PgConnection) -> QueryResult<Vec<ListedKey>> {
+    api_keys::table
+        .inner_join(tenants::table.on(tenants::tenant_id.eq(api_keys::tenant_id)))
+        .order((tenants::name, api_keys::created_at))
+        .select((
+            tenants::name,
+            api_keys::prefix,
+            api_keys::scopes,
+            api_keys::created_at,
+            api_keys::expires_at,
+            api_keys::revoked_at,
+        ))
+        .load(connection)
+}
+
+/// Revokes the key with this visible beginning; `false` if there is none that is still valid.
+///
+/// # Errors
+/// Diesel's.
+pub fn revoke(connection: &mut PgConnection, prefix: &str) -> QueryResult<bool> {
+    let revoked = diesel::update(api_keys::table)
+        .filter(api_keys::prefix.eq(prefix))
+        .filter(api_keys::revoked_at.is_null())
+        .set(api_keys::revoked_at.eq(diesel::dsl::now.into_sql::<Timestamptz>().nullable()))
+        .execute(connection)?;
+    Ok(revoked > 0)
+}
+
+/// Asks to hear of changes to keys on this connection.
+///
+/// # Errors
+/// Diesel's.
+pub fn listen(connection: &mut PgConnection) -> QueryResult<()> {
+    diesel::sql_query("LISTEN payonce_api_keys")
+        .execute(connection)
+        .map(drop)
+}
+
+/// Has any key changed since the last call? Does not wait.
+///
+/// # Errors
+/// If the connection is gone.
+pub fn changed(connection: &mut PgConnection) -> QueryResult<bool> {
+    let mut changed = false;
+    for notification in connection.notifications_iter() {
+        notification?;
+        changed = true;
+    }
+    Ok(changed)
+}

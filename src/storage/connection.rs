@@ -1,0 +1,155 @@
+//! Connections: how they are opened, what every session is set to, and the pool for reads.
+
+use std::time::Duration;
+
+use diesel::connection::SimpleConnection;
+use diesel::r2d2::{ConnectionManager, CustomizeConnection, Pool};
+use diesel::{Connection, ConnectionError, PgConnection, QueryResult};
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+
+use super::StorageError;
+
+/// The schema, inside the binary.
+pub const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
+
+/// Held while migrations run, so that any number of instances may start at once. The number is "payonce" in ASCII.
+const MIGRATION_LOCK: i64 = 0x0070_6179_6f6e_6365;
+
+/// How PostgreSQL is reached, and how long anything there may take.
+#[derive(Debug, Clone)]
+pub struct DatabaseSettings {
+    /// A libpq URL or connection string.
+    pub url: String,
+    /// How long to wait for a connection to be opened.
+    pub connect_timeout: Duration,
+    /// How long one statement may run.
+    pub statement_timeout: Duration,
+    /// How long a statement may wait for a lock.
+    pub lock_timeout: Duration,
+    /// How long an idle session may keep a transaction, and so its locks: bounds what a frozen instance can hold up.
+    pub idle_in_transaction_timeout: Duration,
+    /// How many connections reads may take.
+    pub read_pool_size: u32,
+    /// How long a read may wait for one of them.
+    pub pool_timeout: Duration,
+}
+
+impl DatabaseSettings {
+    /// The address with the limits that only libpq itself can keep. What the address already says stays in force.
+    fn conninfo(&self) -> String {
+        let seconds = self.connect_timeout.as_secs().max(1);
+        let limits = [
+            ("connect_timeout", seconds.to_string()),
+            // A peer that vanished without a word is noticed, and not waited for for hours.
+            ("keepalives_idle", "10".to_owned()),
+            ("keepalives_interval", "5".to_owned()),
+            ("keepalives_count", "3".to_owned()),
+            ("tcp_user_timeout", "15000".to_owned()),
+        ];
+        let is_url = self.url.starts_with("postgres://") || self.url.starts_with("postgresql://");
+        let mut conninfo = self.url.clone();
+        for (name, value) in limits.into_iter().filter(|(name, _)| !self.url.contains(name)) {
+            let separator = match (is_url, conninfo.contains('?')) {
+                (true, true) => '&',
+                (true, false) => '?',
+                (false, _) => ' ',
+            };
+            conninfo.push(separator);
+            conninfo.extend([name, "=", value.as_str()]);
+        }
+        conninfo
+    }
+
+    fn set_up(&self, connection: &mut PgConnection) -> QueryResult<()> {
+        connection.batch_execute(&format!(
+            "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {};
+             SET default_transaction_isolation = 'read committed'; SET TIME ZONE 'UTC'",
+            self.statement_timeout.as_millis(),
+            self.lock_timeout.as_millis(),
+            self.idle_in_transaction_timeout.as_millis(),
+        ))
+    }
+}
+
+/// Opens a connection with all session limits set.
+///
+/// # Errors
+/// [`StorageError::Unreachable`].
+pub fn connect(settings: &DatabaseSettings) -> Result<PgConnection, StorageError> {
+    let unreachable = |error: String| StorageError::Unreachable(error);
+    let mut connection =
+        PgConnection::establish(&settings.conninfo()).map_err(|error| unreachable(error.to_string()))?;
+    settings
+        .set_up(&mut connection)
+        .map_err(|error| unreachable(error.to_string()))?;
+    Ok(connection)
+}
+
+/// Sets how long the session waits for a lock from now on.
+///
+/// # Errors
+/// If the connection is gone.
+pub fn set_lock_timeout(connection: &mut PgConnection, timeout: Duration) -> QueryResult<()> {
+    connection.batch_execute(&format!("SET lock_timeout = {}", timeout.as_millis()))
+}
+
+/// Brings the schema up to date. Waits for another instance that is doing the same.
+///
+/// # Errors
+/// What went wrong, as a sentence.
+pub fn run_migrations(settings: &DatabaseSettings) -> Result<Vec<String>, String> {
+    let mut connection = connect(settings).map_err(|error| error.to_string())?;
+    let run = |connection: &mut PgConnection| -> Result<Vec<String>, Box<dyn std::error::Error + Send + Sync>> {
+        // Another instance's migrations, and our own, may take longer than any payment may.
+        connection.batch_execute("SET statement_timeout = 0; SET lock_timeout = 0")?;
+        connection.batch_execute(&format!("SELECT pg_advisory_lock({MIGRATION_LOCK})"))?;
+        let ran = connection.run_pending_migrations(MIGRATIONS)?;
+        Ok(ran.iter().map(ToString::to_string).collect())
+    };
+    // The advisory lock ends with the session.
+    run(&mut connection).map_err(|error| format!("migrations failed: {error}"))
+}
+
+/// The pool for reads. Writes never use it: each worker of the engine has a connection of its own.
+#[derive(Clone)]
+pub struct Database {
+    pool: Pool<ConnectionManager<PgConnection>>,
+}
+
+#[derive(Debug)]
+struct SetUp(DatabaseSettings);
+
+impl CustomizeConnection<PgConnection, diesel::r2d2::Error> for SetUp {
+    fn on_acquire(&self, connection: &mut PgConnection) -> Result<(), diesel::r2d2::Error> {
+        let refused = |error: diesel::result::Error| {
+            diesel::r2d2::Error::ConnectionError(ConnectionError::BadConnection(error.to_string()))
+        };
+        self.0.set_up(connection).map_err(refused)
+    }
+}
+
+impl Database {
+    /// Makes the pool; connections are opened when they are needed.
+    #[must_use]
+    pub fn new(settings: &DatabaseSettings) -> Self {
+        let pool = Pool::builder()
+            .max_size(settings.read_pool_size)
+            .min_idle(Some(1))
+            .connection_timeout(settings.pool_timeout)
+            .connection_customizer(Box::new(SetUp(settings.clone())))
+            .build_unchecked(ConnectionManager::new(settings.conninfo()));
+        Self { pool }
+    }
+
+    /// Runs a read on a connection of the pool. It blocks: call it off the async threads.
+    ///
+    /// # Errors
+    /// [`StorageError`]; [`StorageError::Unreachable`] also when all connections stay busy.
+    pub fn read<T>(&self, work: impl FnOnce(&mut PgConnection) -> QueryResult<T>) -> Result<T, StorageError> {
+        let mut connection = self
+            .pool
+            .get()
+            .map_err(|error| StorageError::Unreachable(error.to_string()))?;
+        work(&mut connection).map_err(|error| StorageError::before_commit(&error))
+    }
+}
