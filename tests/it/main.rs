@@ -1,0 +1,15 @@
+//! The integration tests: one binary, one file a feature. Real PostgreSQL, real Redis, the real program over HTTP.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::too_many_lines,
+    reason = "a test stops at the first surprise, has clocks of its own, and tells one story from begin to end"
+)]
+
+mod support;
+
+mod accounts;

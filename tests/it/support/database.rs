@@ -1,0 +1,197 @@
+//! A database for each test: cloned from a template that has the migrations already, dropped at the end.
+
+use diesel::connection::SimpleConnection;
+use diesel::sql_types::{BigInt, Text};
+use diesel::{Connection, PgConnection, QueryableByName, RunQueryDsl, sql_query};
+use payonce::storage::{DatabaseSettings, run_migrations};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Held while the template is made: only one test makes it.
+const TEMPLATE_LOCK: i64 = 4_711_001;
+
+#[derive(QueryableByName)]
+struct Number {
+    #[diesel(sql_type = BigInt)]
+    value: i64,
+}
+
+#[derive(QueryableByName)]
+struct Word {
+    #[diesel(sql_type = Text)]
+    value: String,
+}
+
+/// A database of its own for one test.
+pub struct TestDatabase {
+    name: String,
+    pub url: String,
+}
+
+/// The server that all tests share.
+fn server_url() -> String {
+    std::env::var("DATABASE_URL").expect("DATABASE_URL is not set: run the tests with `make test`")
+}
+
+fn url_of(database: &str) -> String {
+    let server = server_url();
+    let (base, query) = server
+        .split_once('?')
+        .map_or((server.as_str(), String::new()), |(base, query)| {
+            (base, format!("?{query}"))
+        });
+    let (server, _) = base
+        .rsplit_once('/')
+        .expect("DATABASE_URL is postgres://user:password@host:port/database");
+    format!("{server}/{database}{query}")
+}
+
+pub fn connect(url: &str) -> PgConnection {
+    PgConnection::establish(url).unwrap_or_else(|error| panic!("can't connect to {url}: {error}"))
+}
+
+/// The settings that the service has by default, for this address.
+pub fn settings(url: &str) -> DatabaseSettings {
+    DatabaseSettings {
+        url: url.to_owned(),
+        connect_timeout: Duration::from_secs(3),
+        statement_timeout: Duration::from_secs(5),
+        lock_timeout: Duration::from_millis(500),
+        idle_in_transaction_timeout: Duration::from_secs(2),
+        read_pool_size: 4,
+        pool_timeout: Duration::from_secs(1),
+    }
+}
+
+/// Its name holds a hash of the migrations, so that a changed migration makes a new one.
+fn template(admin: &mut PgConnection) -> String {
+    let mut hash = Sha256::new();
+    let mut files: Vec<_> = std::fs::read_dir("migrations")
+        .expect("migrations/")
+        .map(|entry| entry.expect("entry").path().join("up.sql"))
+        .filter(|path| path.exists())
+        .collect();
+    files.sort();
+    for file in files {
+        hash.update(std::fs::read(file).expect("a migration"));
+    }
+    let name = format!("payonce_template_{}", &hex::encode(hash.finalize())[..16]);
+    admin
+        .batch_execute(&format!("SELECT pg_advisory_lock({TEMPLATE_LOCK})"))
+        .expect("the lock");
+    let exists = format!("SELECT count(*) AS value FROM pg_database WHERE datname = '{name}'");
+    if sql_query(exists)
+        .get_result::<Number>(admin)
+        .expect("pg_database")
+        .value
+        == 0
+    {
+        let making = format!("{name}_making");
+        admin
+            .batch_execute(&format!("DROP DATABASE IF EXISTS {making}"))
+            .expect("drop");
+        admin
+            .batch_execute(&format!("CREATE DATABASE {making}"))
+            .expect("create");
+        run_migrations(&settings(&url_of(&making))).expect("migrations");
+        admin
+            .batch_execute(&format!("ALTER DATABASE {making} RENAME TO {name}"))
+            .expect("rename");
+    }
+    admin
+        .batch_execute(&format!("SELECT pg_advisory_unlock({TEMPLATE_LOCK})"))
+        .expect("unlock");
+    name
+}
+
+impl TestDatabase {
+    /// A fresh, migrated, empty one.
+    pub fn new() -> Self {
+        let mut admin = connect(&server_url());
+        let template = template(&mut admin);
+        let name = format!("payonce_test_{}", Uuid::now_v7().simple());
+        admin
+            .batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}"))
+            .expect("clone the template");
+        Self {
+            url: url_of(&name),
+            name,
+        }
+    }
+
+    /// A fresh one without any schema.
+    pub fn empty() -> Self {
+        let name = format!("payonce_test_{}", Uuid::now_v7().simple());
+        connect(&server_url())
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .expect("create");
+        Self {
+            url: url_of(&name),
+            name,
+        }
+    }
+
+    /// A connection without any of the service's limits.
+    pub fn connect(&self) -> PgConnection {
+        connect(&self.url)
+    }
+
+    /// Runs SQL.
+    pub fn run(&self, sql: &str) {
+        self.try_run(sql).unwrap_or_else(|error| panic!("{error}: {sql}"));
+    }
+
+    /// Runs SQL that may fail.
+    pub fn try_run(&self, sql: &str) -> diesel::QueryResult<()> {
+        self.connect().batch_execute(sql)
+    }
+
+    /// Runs SQL with triggers and foreign keys off: as nobody can through the service.
+    pub fn run_unguarded(&self, sql: &str) {
+        self.run(&format!("SET session_replication_role = replica; {sql}"));
+    }
+
+    /// One number.
+    pub fn number(&self, sql: &str) -> i64 {
+        let sql = format!("SELECT ({sql})::bigint AS value");
+        sql_query(&sql)
+            .get_result::<Number>(&mut self.connect())
+            .unwrap_or_else(|error| panic!("{error}: {sql}"))
+            .value
+    }
+
+    /// One text.
+    pub fn word(&self, sql: &str) -> String {
+        let sql = format!("SELECT ({sql})::text AS value");
+        sql_query(&sql)
+            .get_result::<Word>(&mut self.connect())
+            .unwrap_or_else(|error| panic!("{error}: {sql}"))
+            .value
+    }
+
+    /// The lines of an EXPLAIN or of any query with one text column named `value`.
+    pub fn lines(&self, sql: &str) -> Vec<String> {
+        sql_query(sql)
+            .load::<Word>(&mut self.connect())
+            .unwrap_or_else(|error| panic!("{error}: {sql}"))
+            .into_iter()
+            .map(|row| row.value)
+            .collect()
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        // FORCE ends the sessions of instances that are being killed at this moment.
+        let dropped = PgConnection::establish(&server_url())
+            .map(|mut admin| admin.batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)));
+        if !matches!(dropped, Ok(Ok(()))) {
+            eprintln!("{} was not dropped: {dropped:?}", self.name);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What the tests are written with: an [`App`] (the service with a database of its own), its [`Client`]s, and the faults.
+
+pub mod app;
+pub mod books;
+pub mod client;
+pub mod database;
+
+pub use app::{App, Instance};
+pub use books::assert_books_balance;
+pub use client::{Client, new_key};
+pub use database::TestDatabase;
