@@ -2,12 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use actix_web::dev::Payload;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use actix_web::web::{Bytes, Data};
 use actix_web::{FromRequest, HttpMessage, HttpRequest};
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Service;
@@ -17,6 +19,9 @@ use super::query::Query;
 use crate::api::{Code, Problem, body};
 use crate::domain::{Command, TenantId};
 use crate::idempotency::{IdempotencyKey, KeyError, Request};
+
+/// How long a client may take to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Name of the header.
 pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
