@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{EngineError, Outcome};
+use super::outcome::{EngineError, Outcome};
 use crate::idempotency::{Request, RequestHash};
 use crate::storage::idempotency_keys::KeyId;
 

@@ -5,6 +5,8 @@
 //! Which road a request takes changes how fast the answer comes, never what it is.
 
 mod flights;
+mod outcome;
+mod persist;
 pub mod transaction;
 mod worker;
 
@@ -12,10 +14,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::flights::{Boarding, Flight, Flights};
+use self::outcome::settle;
+pub use self::outcome::{Answer, EngineError, Outcome};
 use self::transaction::{Answered, Step};
 use self::worker::{ALONE_LOCK_TIMEOUT, Queue, QueueError};
 pub use self::worker::{WorkerSettings, Workers};
-use crate::idempotency::{Record, Request, Resource, StoredResponse, Verdict, judge};
+use crate::idempotency::{Record, Request, judge};
 use crate::redis_hint::RedisHint;
 use crate::storage::{Database, StorageError, idempotency_keys};
 
@@ -36,41 +40,6 @@ pub struct WaitSettings {
     /// For any answer (`ANSWER_TIMEOUT`). After it the outcome is unknown to the caller, who asks again under the same key.
     pub answer: Duration,
 }
-
-/// What a request is answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// The response as it is stored.
-    pub response: StoredResponse,
-    /// Was it stored for an earlier request?
-    pub replayed: bool,
-}
-
-/// Why a request got no stored answer. None of these is stored.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EngineError {
-    /// The queue is full; nothing was executed.
-    #[error("too much work is waiting")]
-    Overloaded,
-    /// An equal request is still running.
-    #[error("the first request under this key is still running")]
-    InUse,
-    /// The key belongs to another request.
-    #[error("the key was first used for another request")]
-    Reused,
-    /// The key's window has passed; nothing was executed.
-    #[error("the key's window has passed")]
-    Expired(Option<Resource>),
-    /// The database could not be reached or kept rolling back; the outcome may even be unknown.
-    #[error("{0}")]
-    Unavailable(String),
-    /// A bug: it was rolled back, and the log has the details.
-    #[error("internal error")]
-    Broken,
-}
-
-/// An answer or the reason why there is none.
-pub type Outcome = Result<Answer, EngineError>;
 
 /// Runs commands, each at most once.
 pub struct Engine {
@@ -211,17 +180,4 @@ impl Engine {
 
 fn unavailable(reason: &str) -> EngineError {
     EngineError::Unavailable(reason.to_owned())
-}
-
-/// What the verdict on a known key means for the caller; `None` if the request has to run.
-fn settle(verdict: Verdict) -> Option<Outcome> {
-    match verdict {
-        Verdict::Replay(response) => Some(Ok(Answer {
-            response,
-            replayed: true,
-        })),
-        Verdict::Reused => Some(Err(EngineError::Reused)),
-        Verdict::Expired(resource) => Some(Err(EngineError::Expired(resource))),
-        Verdict::Free => None,
-    }
 }

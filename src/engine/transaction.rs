@@ -21,15 +21,16 @@
 //!
 //! Nothing remote is called in here, and answers travel with their requests: no two sequences are ever paired by position.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use diesel::{Connection, PgConnection, QueryResult};
 
-use super::worker::timed;
+use super::persist::persist;
 use crate::api::render;
 use crate::domain::{AccountId, Books, Command, Effect, Moment, Refusal, TenantId, decide};
 use crate::idempotency::{Request, Retention, StoredResponse, Verdict, judge};
-use crate::storage::{StorageError, accounts, idempotency_keys, payments, refunds, transfers};
+use crate::storage::{StorageError, accounts, idempotency_keys, payments};
 
 /// A request and the place for its answer.
 #[derive(Debug)]
@@ -94,34 +95,33 @@ pub struct Failure {
 )]
 pub fn run(connection: &mut PgConnection, mut slots: Vec<&mut Slot>, retention: Retention) -> Result<(), Failure> {
     let mut step = Step::Begin;
-    let (outcome, took) = timed(|| {
-        connection.transaction(|connection| {
-            step = Step::Claim;
-            let mut claimed = idempotency_keys::claim(connection, slots.iter().map(|slot| &slot.request), retention)?;
-            let (firsts, repeats): (Vec<&mut Slot>, Vec<&mut Slot>) =
-                slots.drain(..).partition(|slot| claimed.take(&slot.request));
+    let started = Instant::now();
+    let outcome = connection.transaction(|connection| {
+        step = Step::Claim;
+        let mut claimed = idempotency_keys::claim(connection, slots.iter().map(|slot| &slot.request), retention)?;
+        let (firsts, repeats): (Vec<&mut Slot>, Vec<&mut Slot>) =
+            slots.drain(..).partition(|slot| claimed.take(&slot.request));
 
-            step = Step::Execute;
-            if let Some(claimed_at) = claimed.at {
-                let (mut books, locked_at) = lock(connection, &firsts)?;
-                let now = locked_at.unwrap_or(claimed_at);
-                let decided: Vec<Decided<'_>> = firsts
-                    .into_iter()
-                    .map(|slot| Decided::new(&mut books, slot, now))
-                    .collect();
-                persist(connection, &books, &decided)?;
-                save(connection, decided)?;
-            }
-            if !repeats.is_empty() {
-                answer_repeats(connection, repeats)?;
-            }
-            step = Step::Commit;
-            Ok(())
-        })
+        step = Step::Execute;
+        if let Some(claimed_at) = claimed.at {
+            let (mut books, locked_at) = lock(connection, &firsts)?;
+            let now = locked_at.unwrap_or(claimed_at);
+            let decided: Vec<Decided<'_>> = firsts
+                .into_iter()
+                .map(|slot| Decided::new(&mut books, slot, now))
+                .collect();
+            persist(connection, &books, decided.iter().filter_map(Decided::effect))?;
+            save(connection, decided)?;
+        }
+        if !repeats.is_empty() {
+            answer_repeats(connection, repeats)?;
+        }
+        step = Step::Commit;
+        Ok(())
     });
     outcome.map_err(|error: diesel::result::Error| Failure {
         step,
-        took,
+        took: started.elapsed(),
         error: match step {
             Step::Commit => StorageError::at_commit(&error),
             Step::Begin | Step::Claim | Step::Execute => StorageError::before_commit(&error),
@@ -130,10 +130,7 @@ pub fn run(connection: &mut PgConnection, mut slots: Vec<&mut Slot>, retention: 
 }
 
 /// Locks what the commands may look at: payments, then accounts.
-fn lock(
-    connection: &mut PgConnection,
-    firsts: &[&mut Slot],
-) -> QueryResult<(Books, Option<chrono::DateTime<chrono::Utc>>)> {
+fn lock(connection: &mut PgConnection, firsts: &[&mut Slot]) -> QueryResult<(Books, Option<DateTime<Utc>>)> {
     let mut books = Books::default();
     let refunded: Vec<_> = firsts
         .iter()
@@ -185,7 +182,7 @@ struct Decided<'a> {
 }
 
 impl<'a> Decided<'a> {
-    fn new(books: &mut Books, slot: &'a mut Slot, now: chrono::DateTime<chrono::Utc>) -> Self {
+    fn new(books: &mut Books, slot: &'a mut Slot, now: DateTime<Utc>) -> Self {
         let moment = Moment {
             now,
             id: slot.request.new_id,
@@ -193,78 +190,9 @@ impl<'a> Decided<'a> {
         let decision = decide(books, slot.request.tenant, &slot.request.command, moment);
         Self { slot, decision }
     }
-}
 
-/// Writes what was decided: one statement for each table that the batch touches.
-fn persist(connection: &mut PgConnection, books: &Books, decided: &[Decided<'_>]) -> QueryResult<()> {
-    let mut writes = Writes::default();
-    for Decided { slot, decision } in decided {
-        if let Ok(effect) = decision {
-            writes.add(slot.request.tenant, effect);
-        }
-    }
-    let Writes {
-        opened,
-        changed_accounts,
-        transfers,
-        payments,
-        refunds,
-    } = writes;
-    if !opened.is_empty() {
-        accounts::insert(connection, opened.into_iter())?;
-    }
-    if !changed_accounts.is_empty() {
-        let changed = changed_accounts
-            .into_iter()
-            .filter_map(|(tenant, id)| Some((tenant, books.account(tenant, id)?)));
-        accounts::write(connection, changed)?;
-    }
-    if !transfers.is_empty() {
-        transfers::insert(connection, transfers.into_iter())?;
-    }
-    if !payments.is_empty() {
-        payments::insert(connection, payments.into_iter())?;
-    }
-    if !refunds.is_empty() {
-        let refunded: std::collections::BTreeSet<_> = refunds
-            .iter()
-            .map(|(tenant, refund)| (*tenant, refund.payment))
-            .collect();
-        let refunded = refunded
-            .into_iter()
-            .filter_map(|(tenant, id)| Some((tenant, books.payment(tenant, id)?)));
-        payments::write_refunded(connection, refunded)?;
-        refunds::insert(connection, refunds.into_iter())?;
-    }
-    Ok(())
-}
-
-/// The effects of a batch, sorted by table.
-#[derive(Default)]
-struct Writes<'a> {
-    opened: Vec<(TenantId, &'a crate::domain::Account)>,
-    changed_accounts: std::collections::BTreeSet<(TenantId, AccountId)>,
-    transfers: Vec<(TenantId, &'a crate::domain::Transfer)>,
-    payments: Vec<(TenantId, &'a crate::domain::Payment)>,
-    refunds: Vec<(TenantId, &'a crate::domain::Refund)>,
-}
-
-impl<'a> Writes<'a> {
-    fn add(&mut self, tenant: TenantId, effect: &'a Effect) {
-        if let Some(transfer) = effect.transfer() {
-            self.changed_accounts
-                .extend([(tenant, transfer.debit.account), (tenant, transfer.credit.account)]);
-            self.transfers.push((tenant, transfer));
-        }
-        match effect {
-            Effect::Opened(account) => self.opened.push((tenant, account)),
-            Effect::StatusSet(account) => {
-                self.changed_accounts.insert((tenant, account.id));
-            }
-            Effect::Moved(_) => {}
-            Effect::Paid(payment, _) => self.payments.push((tenant, payment)),
-            Effect::Refunded(refund, _) => self.refunds.push((tenant, refund)),
-        }
+    fn effect(&self) -> Option<(TenantId, &Effect)> {
+        Some((self.slot.request.tenant, self.decision.as_ref().ok()?))
     }
 }
 

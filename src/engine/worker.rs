@@ -5,7 +5,7 @@
 //! fails; when to try that one again is for [`Engine`](super::Engine) to say. A suspect (a command that failed before) never joins others.
 
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use diesel::PgConnection;
@@ -251,10 +251,4 @@ impl Failure {
     pub(super) fn waited_for_lock(&self, patience: Duration) -> bool {
         matches!(self.error, StorageError::RolledBack(_)) && self.took >= patience
     }
-}
-
-/// Measures how long an attempt took.
-pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let started = Instant::now();
-    (work(), started.elapsed())
 }

@@ -166,15 +166,15 @@ async fn read_body(
     request: &HttpRequest,
     bytes: impl Future<Output = Result<Bytes, actix_web::Error>>,
 ) -> Result<Bytes, Problem> {
-    let bytes = bytes
-        .await
-        .map_err(|error| match error.as_response_error().status_code().as_u16() {
-            413 => Problem::new(Code::BodyTooLarge, "the body has more than 65536 bytes"),
-            _ => Problem::new(
-                Code::MalformedRequest,
-                format!("the body did not arrive whole: {error}"),
-            ),
-        })?;
+    let late = |_| Problem::new(Code::MalformedRequest, "the body did not arrive in time");
+    let bytes = timeout(BODY_TIMEOUT, bytes).await.map_err(late)?;
+    let bytes = bytes.map_err(|error| match error.as_response_error().status_code().as_u16() {
+        413 => Problem::new(Code::BodyTooLarge, "the body has more than 65536 bytes"),
+        _ => Problem::new(
+            Code::MalformedRequest,
+            format!("the body did not arrive whole: {error}"),
+        ),
+    })?;
     let media_type = request
         .headers()
         .get(CONTENT_TYPE)
