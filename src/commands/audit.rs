@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::Fatal;
-use crate::storage::audit::LAWS;
+use crate::storage::audit::{LAWS, prepare};
 use crate::storage::{DatabaseSettings, StorageError, connect};
 
 /// An audit reads everything: no payment waits for it, and it may take long.
@@ -19,6 +19,7 @@ pub fn broken_laws(settings: &DatabaseSettings) -> Result<Vec<String>, StorageEr
         statement_timeout: NO_LIMIT,
         ..settings.clone()
     })?;
+    prepare(&mut connection).map_err(|error| StorageError::before_commit(&error))?;
     let mut broken = Vec::new();
     for law in LAWS {
         let first = law

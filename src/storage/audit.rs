@@ -125,6 +125,15 @@ pub const LAWS: &[Law] = &[
     },
 ];
 
+/// Prepares a session for the laws. They read whole tables, for which a nested loop is never right; a planner whose statistics
+/// lag behind a fast-growing table would choose one all the same, and take hours.
+///
+/// # Errors
+/// Diesel's.
+pub fn prepare(connection: &mut PgConnection) -> QueryResult<()> {
+    sql_query("SET enable_nestloop = off").execute(connection).map(drop)
+}
+
 #[derive(QueryableByName)]
 struct Broken {
     #[diesel(sql_type = Text)]
