@@ -380,3 +380,7 @@ fn kind(value: &Value) -> &'static str {
         Value::Object(_) => "an object",
     }
 }
+
+#[cfg(test)]
+#[path = "body_test.rs"]
+mod tests;
