@@ -185,7 +185,7 @@ fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration, Str
 fn duration_or_zero(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     match text {
         "0" | "0s" => Ok(Duration::ZERO),
-        other => duration(other, least, most),
+        other => duration(other, least, most).map_err(|error| format!("{error}, or 0")),
     }
 }
 

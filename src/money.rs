@@ -132,14 +132,13 @@ impl Sum {
     /// # Errors
     /// A [`MoneyError`] that says what is wrong.
     pub fn parse(text: &str) -> Result<Self, MoneyError> {
-        if let Some(rest) = text.strip_prefix('-') {
-            let zero = Self::parse(rest)?.0.is_zero();
-            return Err(if zero {
-                MoneyError::NotPositive
-            } else {
-                MoneyError::Negative
-            });
+        match text.strip_prefix('-') {
+            Some(rest) => Self::digits(rest).and(Err(MoneyError::Negative)),
+            None => Self::digits(text),
         }
+    }
+
+    fn digits(text: &str) -> Result<Self, MoneyError> {
         let (whole, fraction) = match text.split_once('.') {
             Some((whole, fraction)) if !fraction.is_empty() => (whole, fraction),
             Some(_) => return Err(MoneyError::Format),

@@ -285,7 +285,8 @@ impl Check {
     fn amount(&mut self, amount: &Value, currency: &Value) -> Option<Amount> {
         let currency = self.required("currency", currency, str::parse::<Currency>);
         if amount.is_null() {
-            return self.wrong("amount", "is required");
+            let example = example(currency);
+            return self.wrong("amount", format!("is required: a decimal string such as \"{example}\""));
         }
         let Some(currency) = currency else {
             self.money("amount", amount, None, Sum::parse_positive);
@@ -299,16 +300,24 @@ impl Check {
         field: &str,
         value: &Value,
         currency: Option<Currency>,
-        read: impl FnOnce(&str) -> Result<T, MoneyError>,
+        read: impl Fn(&str) -> Result<T, MoneyError>,
     ) -> Option<T> {
-        if let Value::Number(number) = value {
-            let example = as_string(&number.to_string(), currency);
-            return self.wrong(
+        let example = example(currency);
+        match value {
+            Value::Number(number) => {
+                let meant = as_string(&number.to_string(), currency).filter(|text| read(text).is_ok());
+                let meant = meant.as_deref().unwrap_or(example);
+                self.wrong(
+                    field,
+                    format!("must be a decimal string, not a JSON number: send \"{meant}\""),
+                )
+            }
+            Value::Null | Value::String(_) => self.optional(field, value, read),
+            other => self.wrong(
                 field,
-                format!("must be a decimal string, not a JSON number: send \"{example}\""),
-            );
+                format!("must be a decimal string such as \"{example}\", not {}", kind(other)),
+            ),
         }
-        self.optional(field, value, read)
     }
 
     fn metadata(&mut self, value: &Value) -> Option<Metadata> {
@@ -347,15 +356,18 @@ impl Check {
     }
 }
 
+/// An amount as a person would write it, for messages.
+fn example(currency: Option<Currency>) -> &'static str {
+    currency.map_or("12.50", Currency::example)
+}
+
 /// The string that a caller who sent a number probably meant.
-fn as_string(number: &str, currency: Option<Currency>) -> String {
-    let read = Decimal::from_str_exact(number).or_else(|_| Decimal::from_scientific(number));
-    match (read, currency) {
-        (Ok(value), Some(currency)) if value > Decimal::ZERO => currency.exact(value).to_string(),
-        (Ok(value), None) if value > Decimal::ZERO => value.to_string(),
-        (_, Some(currency)) => currency.example().to_owned(),
-        (_, None) => "12.50".to_owned(),
-    }
+fn as_string(number: &str, currency: Option<Currency>) -> Option<String> {
+    let value = Decimal::from_str_exact(number)
+        .or_else(|_| Decimal::from_scientific(number))
+        .ok()?;
+    let value = currency.map_or(value.normalize(), |currency| currency.exact(value));
+    Some(value.to_string())
 }
 
 fn kind(value: &Value) -> &'static str {
@@ -368,3 +380,7 @@ fn kind(value: &Value) -> &'static str {
         Value::Object(_) => "an object",
     }
 }
+
+#[cfg(test)]
+#[path = "body_test.rs"]
+mod tests;

@@ -351,3 +351,7 @@ fn with_balance(account: &Account, balance: Decimal) -> Result<Account, Refusal>
 #[cfg(test)]
 #[path = "decide_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "decide_property_test.rs"]
+mod properties;

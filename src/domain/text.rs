@@ -121,3 +121,7 @@ impl Metadata {
         &self.0
     }
 }
+
+#[cfg(test)]
+#[path = "text_test.rs"]
+mod tests;

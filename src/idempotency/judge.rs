@@ -55,3 +55,7 @@ pub fn judge(record: Record, hash: RequestHash) -> Verdict {
         Record::Forgotten => Verdict::Free,
     }
 }
+
+#[cfg(test)]
+#[path = "judge_test.rs"]
+mod tests;
