@@ -107,8 +107,8 @@ impl Effect {
 pub fn decide(books: &mut Books, tenant: TenantId, command: &Command, moment: Moment) -> Result<Effect, Refusal> {
     match command {
         Command::OpenAccount(open) => Ok(open_account(open, moment)),
-        Command::Deposit(movement) => deposit(books, tenant, movement, moment),
-        Command::Withdraw(movement) => withdraw(books, tenant, movement, moment),
+        Command::Deposit(movement) => move_money(books, tenant, TransferKind::Deposit, movement, moment),
+        Command::Withdraw(movement) => move_money(books, tenant, TransferKind::Withdrawal, movement, moment),
         Command::Freeze(id) => set_status(books, tenant, *id, AccountStatus::Frozen),
         Command::Unfreeze(id) => set_status(books, tenant, *id, AccountStatus::Active),
         Command::Close(id) => set_status(books, tenant, *id, AccountStatus::Closed),
@@ -132,50 +132,34 @@ fn open_account(open: &OpenAccount, moment: Moment) -> Effect {
     })
 }
 
-fn deposit(books: &mut Books, tenant: TenantId, movement: &Movement, moment: Moment) -> Result<Effect, Refusal> {
-    check_currency(
-        books.named(tenant, Party::Account, movement.account)?,
-        Party::Account,
-        movement.amount,
-    )?;
+fn move_money(
+    books: &mut Books,
+    tenant: TenantId,
+    kind: TransferKind,
+    movement: &Movement,
+    moment: Moment,
+) -> Result<Effect, Refusal> {
+    let account = books.named(tenant, Party::Account, movement.account)?;
+    check_currency(account, Party::Account, movement.amount)?;
     let external = AccountId::external(tenant, movement.amount.currency());
-    let route = Route {
-        kind: TransferKind::Deposit,
-        from: external,
-        to: movement.account,
+    let (from, to) = match kind {
+        TransferKind::Deposit => (external, movement.account),
+        _ => (movement.account, external),
     };
-    transfer(
+    let route = Route { kind, from, to };
+    let moved = transfer(
         books,
         tenant,
         route,
         movement.amount,
         movement.description.clone(),
         moment,
-    )
-    .map(Effect::Moved)
-}
-
-fn withdraw(books: &mut Books, tenant: TenantId, movement: &Movement, moment: Moment) -> Result<Effect, Refusal> {
-    check_currency(
-        books.named(tenant, Party::Account, movement.account)?,
-        Party::Account,
-        movement.amount,
-    )?;
-    let external = AccountId::external(tenant, movement.amount.currency());
-    let route = Route {
-        kind: TransferKind::Withdrawal,
-        from: movement.account,
-        to: external,
-    };
-    transfer(
-        books,
-        tenant,
-        route,
-        movement.amount,
-        movement.description.clone(),
-        moment,
-    )
-    .map(Effect::Moved)
+    );
+    moved.map(Effect::Moved).map_err(|refusal| match refusal {
+        // The caller does not know the external account; the deposit is what was too large.
+        Refusal::BalanceOverflow(_) => Refusal::BalanceOverflow(movement.account),
+        other => other,
+    })
 }
 
 /// To set the status that an account already has is no error: the caller gets what was asked for.

@@ -238,10 +238,9 @@ fn no_balance_passes_the_largest() {
     run(&mut books, &pay(ALICE, BOB, "1.00", "USD")).unwrap();
     assert_eq!(balance(&books, BOB), full);
 
-    let external = AccountId::external(TENANT, currency("USD"));
     let mut books = alice_and_bob("0", full);
     let deposit = Command::Deposit(movement(ALICE, "0.01", "USD"));
-    refuses(&mut books, &deposit, BalanceOverflow(external));
+    refuses(&mut books, &deposit, BalanceOverflow(ALICE));
 
     let mut books = self::books([account(ALICE, "CLF", &MAX.to_string())]);
     assert_eq!(balance(&books, ALICE), MAX.to_string());
@@ -298,7 +297,7 @@ fn a_movement_is_refused_for_the_first_of_its_reasons() {
         Command::Withdraw(movement(ALICE, "50", "USD")),
     ] {
         let deposit = matches!(command, Command::Deposit(_));
-        let full = || BalanceOverflow(AccountId::external(TENANT, currency("USD")));
+        let full = || BalanceOverflow(ALICE);
         let mut books = Books::default();
         refuses(&mut books, &command, NoSuchAccount(Party::Account, ALICE));
         books = self::books([account(ALICE, "JPY", "0"), account(BOB, "USD", "999999999999999.99")]);
