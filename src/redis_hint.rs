@@ -43,7 +43,7 @@ pub struct RedisHint {
 struct Breaker {
     connection: Option<MultiplexedConnection>,
     failures: u32,
-    closed_until: Option<Instant>,
+    open_until: Option<Instant>,
 }
 
 impl RedisHint {
@@ -112,10 +112,10 @@ impl RedisHint {
     /// Is Redis to be left alone? When the pause is over one request may try; for the others it goes on.
     fn is_open(&self) -> bool {
         let mut breaker = self.breaker();
-        match breaker.closed_until {
+        match breaker.open_until {
             Some(until) if Instant::now() < until => true,
             Some(_) => {
-                breaker.closed_until = Some(Instant::now() + PAUSE);
+                breaker.open_until = Some(Instant::now() + PAUSE);
                 false
             }
             None => false,
@@ -124,8 +124,9 @@ impl RedisHint {
 
     fn worked(&self) {
         let mut breaker = self.breaker();
-        if breaker.closed_until.take().is_some() {
+        if breaker.open_until.take().is_some() {
             tracing::info!("redis answers again: duplicates are filtered early again");
+            metrics::gauge!("payonce_redis_circuit_open").set(0);
         }
         breaker.failures = 0;
     }
@@ -143,7 +144,8 @@ impl RedisHint {
             );
         }
         if breaker.failures >= FAILURES_TO_OPEN {
-            breaker.closed_until = Some(Instant::now() + PAUSE);
+            breaker.open_until = Some(Instant::now() + PAUSE);
+            metrics::gauge!("payonce_redis_circuit_open").set(1);
         }
         false
     }
