@@ -299,13 +299,14 @@ pub fn details(
     }))
 }
 
-/// The payment that a key made, if it made one.
+/// The payment that a key made, if it made one and is still remembered.
 ///
 /// # Errors
 /// Diesel's.
 pub fn payment_made_by(connection: &mut PgConnection, tenant: TenantId, key: &str) -> QueryResult<Option<Uuid>> {
     table::table
         .find((tenant.0, key))
+        .filter(table::forget_at.gt(diesel::dsl::now))
         .filter(table::resource_kind.eq(rows::resource_kind_name(ResourceKind::Payment)))
         .select(table::resource_id)
         .first::<Option<Uuid>>(connection)
