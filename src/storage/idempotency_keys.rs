@@ -147,10 +147,10 @@ pub fn save_responses<'a>(
 }
 
 batch_query! {
-    /// What is remembered of keys.
+    /// What is remembered of keys. `now()` is the transaction's beginning: what the clean-up has erased since is expired, too.
     Find -> (SqlUuid, Text, Binary, Nullable<SmallInt>, Nullable<Binary>, Nullable<Text>, Nullable<SqlUuid>, Bool, Bool) {
         "SELECT k.tenant_id, k.key, k.request_hash, k.response_code, k.response_body, k.resource_kind, k.resource_id, \
-                k.expires_at <= now(), k.forget_at <= now() \
+                k.expires_at <= now() OR k.erased_at IS NOT NULL, k.forget_at <= now() \
          FROM idempotency_keys k \
          WHERE (k.tenant_id, k.key) IN (SELECT * FROM unnest(" [tenant_ids: Vec<Uuid> as Array<SqlUuid>]
         ", " [keys: Vec<String> as Array<Text>]
