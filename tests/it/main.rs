@@ -20,3 +20,5 @@ mod idempotency_reuse;
 mod idempotency_expiry;
 mod idempotency_key_header;
 mod review_checklist;
+mod batch;
+mod concurrency;
