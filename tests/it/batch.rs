@@ -21,14 +21,14 @@ const RETENTION: Retention = Retention {
 };
 
 /// A database, the connection of a worker, and a tenant.
-struct Bench {
-    database: TestDatabase,
-    connection: PgConnection,
-    tenant: TenantId,
+pub struct Bench {
+    pub database: TestDatabase,
+    pub connection: PgConnection,
+    pub tenant: TenantId,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let database = TestDatabase::new();
         let tenant = tenant(&database, "tenant-a");
         let connection = connect(&settings(&database.url)).unwrap();
@@ -39,23 +39,23 @@ impl Bench {
         }
     }
 
-    fn slot(&self, key: &str, command: Command) -> Slot {
+    pub fn slot(&self, key: &str, command: Command) -> Slot {
         slot(self.tenant, key, command)
     }
 
-    fn run(&mut self, slots: &mut [Slot]) -> Result<(), Failure> {
+    pub fn run(&mut self, slots: &mut [Slot]) -> Result<(), Failure> {
         run(&mut self.connection, slots.iter_mut().collect(), RETENTION)
     }
 
     /// Runs one command as a batch of its own; the id of what it made.
-    fn made_by(&mut self, command: Command) -> Uuid {
+    pub fn made_by(&mut self, command: Command) -> Uuid {
         let mut batch = [self.slot(&new_key(), command)];
         self.run(&mut batch).unwrap();
         resource(&batch[0]).id
     }
 
     /// A USD account with so much in it.
-    fn account(&mut self, amount: &str) -> AccountId {
+    pub fn account(&mut self, amount: &str) -> AccountId {
         let account = AccountId(self.made_by(open("USD")));
         if amount != "0" {
             self.made_by(deposit(account, amount));
@@ -85,7 +85,7 @@ fn usd(amount: &str) -> Amount {
     Amount::parse(amount, "USD".parse::<Currency>().unwrap()).unwrap()
 }
 
-fn open(currency: &str) -> Command {
+pub fn open(currency: &str) -> Command {
     Command::OpenAccount(OpenAccount {
         currency: currency.parse().unwrap(),
         name: Name::new("An account".to_owned()).unwrap(),
@@ -102,11 +102,11 @@ fn deposit(account: AccountId, amount: &str) -> Command {
     })
 }
 
-fn pay(payer: AccountId, payee: AccountId, amount: &str) -> Command {
+pub fn pay(payer: AccountId, payee: AccountId, amount: &str) -> Command {
     Command::Pay(Pay::new(payer, payee, usd(amount)).unwrap())
 }
 
-fn refund(payment: Uuid) -> Command {
+pub fn refund(payment: Uuid) -> Command {
     Command::Refund(RefundPayment {
         payment: PaymentId(payment),
         amount: None,

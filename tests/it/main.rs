@@ -22,3 +22,7 @@ mod idempotency_key_header;
 mod review_checklist;
 mod batch;
 mod concurrency;
+mod constraints;
+mod migrations;
+mod sql;
+mod crash;

@@ -79,6 +79,11 @@ impl Setup {
         self.start_with(TestDatabase::new()).await
     }
 
+    /// One more instance, with other settings than the app's, on the database at this address.
+    pub fn start_instance(&self, database_url: &str) -> Instance {
+        Instance::start(database_url, self)
+    }
+
     async fn start_with(self, database: TestDatabase) -> App {
         let url = self.database_url.clone().unwrap_or_else(|| database.url.clone());
         let instances: Vec<_> = (0..self.instances).map(|_| Instance::start(&url, &self)).collect();
