@@ -53,8 +53,8 @@ impl Get {
     /// The idempotency key in the path.
     pub fn key(&self) -> Result<IdempotencyKey, Problem> {
         let encoded = self.path.get("key").unwrap_or_default();
-        let key: Vec<u8> = percent_encoding::percent_decode_str(encoded).collect();
-        IdempotencyKey::parse(&key).map_err(|error| Problem::new(Code::IdempotencyKeyInvalid, error.to_string()))
+        let key = percent_encoding::percent_decode_str(encoded).collect();
+        IdempotencyKey::bare(key).map_err(|error| Problem::new(Code::IdempotencyKeyInvalid, error.to_string()))
     }
 
     /// The query string; a parameter that is not in `known` is refused.

@@ -38,10 +38,17 @@ impl IdempotencyKey {
     /// A [`KeyError`] that says what is wrong.
     pub fn parse(header: &[u8]) -> Result<Self, KeyError> {
         let header = header.trim_ascii();
-        let key = match header {
-            [b'"', quoted @ ..] => unquote(quoted)?,
-            bare => bare.to_vec(),
-        };
+        match header {
+            [b'"', quoted @ ..] => Self::bare(unquote(quoted)?),
+            bare => Self::bare(bare.to_vec()),
+        }
+    }
+
+    /// Reads a key as it stands elsewhere than in the header: in a path, where a quote is a character like any other.
+    ///
+    /// # Errors
+    /// A [`KeyError`] that says what is wrong.
+    pub fn bare(key: Vec<u8>) -> Result<Self, KeyError> {
         if key.is_empty() {
             return Err(KeyError::Missing);
         }

@@ -122,7 +122,8 @@ pub fn write<'a>(
 }
 
 batch_query! {
-    /// The world outside, for a currency in which a tenant opens its first account.
+    /// The world outside, for a currency in which a tenant opens its first account. Two may do so at once, and the
+    /// row conflicts in two indexes then: neither may be an error, so none is named.
     InsertExternal -> () {
         "INSERT INTO accounts (tenant_id, id, currency, kind, status, balance, entry_count, name, created_at) \
          SELECT DISTINCT n.tenant_id, n.id, n.currency, 'external', 'active', 0, 0, 'external ' || n.currency, now() \
@@ -131,7 +132,7 @@ batch_query! {
         ", " [currencies: Vec<&'static str> as Array<Text>]
         ") AS n (tenant_id, id, currency) \
          ORDER BY n.tenant_id, n.id \
-         ON CONFLICT (tenant_id, id) DO NOTHING"
+         ON CONFLICT DO NOTHING"
     }
 }
 

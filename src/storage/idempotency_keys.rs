@@ -147,10 +147,10 @@ pub fn save_responses<'a>(
 }
 
 batch_query! {
-    /// What is remembered of keys.
+    /// What is remembered of keys. `now()` is the transaction's beginning: what the clean-up has erased since is expired, too.
     Find -> (SqlUuid, Text, Binary, Nullable<SmallInt>, Nullable<Binary>, Nullable<Text>, Nullable<SqlUuid>, Bool, Bool) {
         "SELECT k.tenant_id, k.key, k.request_hash, k.response_code, k.response_body, k.resource_kind, k.resource_id, \
-                k.expires_at <= now(), k.forget_at <= now() \
+                k.expires_at <= now() OR k.erased_at IS NOT NULL, k.forget_at <= now() \
          FROM idempotency_keys k \
          WHERE (k.tenant_id, k.key) IN (SELECT * FROM unnest(" [tenant_ids: Vec<Uuid> as Array<SqlUuid>]
         ", " [keys: Vec<String> as Array<Text>]
@@ -299,13 +299,14 @@ pub fn details(
     }))
 }
 
-/// The payment that a key made, if it made one.
+/// The payment that a key made, if it made one and is still remembered.
 ///
 /// # Errors
 /// Diesel's.
 pub fn payment_made_by(connection: &mut PgConnection, tenant: TenantId, key: &str) -> QueryResult<Option<Uuid>> {
     table::table
         .find((tenant.0, key))
+        .filter(table::forget_at.gt(diesel::dsl::now))
         .filter(table::resource_kind.eq(rows::resource_kind_name(ResourceKind::Payment)))
         .select(table::resource_id)
         .first::<Option<Uuid>>(connection)

@@ -13,3 +13,16 @@
 mod support;
 
 mod accounts;
+
+// Idempotency, concurrency, faults and the database.
+mod idempotency_replay;
+mod idempotency_reuse;
+mod idempotency_expiry;
+mod idempotency_key_header;
+mod review_checklist;
+mod batch;
+mod concurrency;
+mod constraints;
+mod migrations;
+mod sql;
+mod crash;

@@ -79,6 +79,11 @@ impl Setup {
         self.start_with(TestDatabase::new()).await
     }
 
+    /// One more instance, with other settings than the app's, on the database at this address.
+    pub fn start_instance(&self, database_url: &str) -> Instance {
+        Instance::start(database_url, self)
+    }
+
     async fn start_with(self, database: TestDatabase) -> App {
         let url = self.database_url.clone().unwrap_or_else(|| database.url.clone());
         let instances: Vec<_> = (0..self.instances).map(|_| Instance::start(&url, &self)).collect();
@@ -97,14 +102,15 @@ impl Setup {
     }
 }
 
-/// `postgres://user:password@host:port/db` with another host and port.
+/// `postgres://user:password@host:port/db` with another host and port: a proxy's, which has to see what is said.
 pub fn through_address(url: &str, address: &str) -> String {
     let (scheme, rest) = url.split_once("://").expect("a URL");
     let (authority, path) = rest.split_once('/').expect("a database");
     let user = authority
         .rsplit_once('@')
         .map_or(String::new(), |(user, _)| format!("{user}@"));
-    format!("{scheme}://{user}{address}/{path}")
+    let separator = if path.contains('?') { '&' } else { '?' };
+    format!("{scheme}://{user}{address}/{path}{separator}sslmode=disable")
 }
 
 /// `host:port` of a URL.
@@ -191,6 +197,16 @@ impl App {
         ));
     }
 
+    /// Makes everything look older, the books too.
+    pub fn age(&self, hours: u32) {
+        self.age_keys(hours);
+        for table in ["accounts", "transfers", "payments", "refunds"] {
+            self.database.run_unguarded(&format!(
+                "UPDATE {table} SET created_at = created_at - interval '{hours} hours'"
+            ));
+        }
+    }
+
     /// A subcommand of the program on this database: exit status, stdout, stderr.
     pub fn cli(&self, arguments: &[&str]) -> (i32, String, String) {
         let output = program()
@@ -216,9 +232,9 @@ pub fn program() -> Command {
 impl Instance {
     fn start(database_url: &str, setup: &Setup) -> Self {
         let mut command = program();
-        command
-            .args(["serve", "--listen=127.0.0.1:0", "--cleanup-interval=0"])
-            .args(&setup.flags);
+        // In the environment, so that a flag of the setup may say otherwise.
+        command.env("LISTEN", "127.0.0.1:0").env("CLEANUP_INTERVAL", "0");
+        command.arg("serve").args(&setup.flags);
         command.env("DATABASE_URL", database_url).stdout(Stdio::piped());
         if let Some(redis_url) = &setup.redis_url {
             command.env("REDIS_URL", redis_url);
@@ -279,6 +295,15 @@ impl Drop for Instance {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// Waits until `condition` holds, which asks the service; fails with `what` after thirty seconds.
+pub async fn until_async(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + START_LIMIT;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "waited thirty seconds for: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -161,6 +161,16 @@ impl Client {
         self.get(&format!("/accounts/{account}")).await.text("balance")
     }
 
+    /// The sum of a counter or gauge of this instance over all series that contain `labels`.
+    pub async fn metric(&self, name: &str, labels: &str) -> u64 {
+        let reply = self.send(self.http.get(format!("{}/metrics", self.base))).await;
+        let text = String::from_utf8(reply.body).expect("UTF-8");
+        text.lines()
+            .filter(|line| line.split(['{', ' ']).next() == Some(name) && line.contains(labels))
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+            .sum()
+    }
+
     /// Waits until the instance can serve.
     pub async fn until_ready(&self) {
         let deadline = Instant::now() + Duration::from_secs(30);

@@ -183,6 +183,50 @@ impl TestDatabase {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Runs SQL in a transaction that stays open, and keeps its locks, until it is dropped.
+    pub fn hold(&self, sql: &str) -> Held {
+        let mut connection = self.connect();
+        connection
+            .batch_execute(&format!("BEGIN; {sql}"))
+            .unwrap_or_else(|error| panic!("{error}: {sql}"));
+        Held(connection)
+    }
+
+    /// Somebody else has this account: what wants to change it waits until this is dropped.
+    pub fn lock_account(&self, id: &str) -> Held {
+        self.hold(&format!("SELECT FROM accounts WHERE id = '{id}' FOR UPDATE"))
+    }
+
+    /// How many sessions wait for a lock at this moment.
+    pub fn waiting(&self) -> i64 {
+        self.number(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+        )
+    }
+
+    /// Has this happen whenever a payment is written: `body` is PL/pgSQL. A new one replaces it, and `drop_fault` ends it.
+    pub fn fault_on_payment(&self, body: &str) {
+        self.run(&format!(
+            "CREATE OR REPLACE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} RETURN NEW; END $$;
+             CREATE OR REPLACE TRIGGER fault BEFORE INSERT ON payments FOR EACH ROW EXECUTE FUNCTION fault()"
+        ));
+    }
+
+    /// Ends the fault.
+    pub fn drop_fault(&self) {
+        self.run("DROP FUNCTION fault CASCADE");
+    }
+}
+
+/// An open transaction of somebody else.
+pub struct Held(PgConnection);
+
+impl Held {
+    /// Ends it with a commit; a mere drop rolls it back.
+    pub fn commit(mut self) {
+        self.0.batch_execute("COMMIT").expect("commit");
+    }
 }
 
 impl Drop for TestDatabase {

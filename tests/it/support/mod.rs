@@ -4,8 +4,10 @@ pub mod app;
 pub mod books;
 pub mod client;
 pub mod database;
+pub mod proxy;
 
 pub use app::{App, Instance};
 pub use books::assert_books_balance;
-pub use client::{Client, new_key};
+pub use client::{Client, Reply, new_key};
 pub use database::TestDatabase;
+pub use proxy::Proxy;
