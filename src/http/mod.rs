@@ -20,7 +20,7 @@ mod service;
 use actix_web::web::{self, ServiceConfig, get, post};
 use actix_web::{Resource, Route};
 
-pub use auth::{Authenticator, hash_api_key};
+pub use auth::{Authenticator, HEARSAY, hash_api_key};
 pub use envelope::envelope;
 pub use service::{HttpSettings, Service};
 
