@@ -4,7 +4,6 @@ use actix_web::HttpResponse;
 
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
-use super::page::PageQuery;
 use crate::api::body::{NoBody, OpenAccountBody};
 use crate::api::resource::{AccountJson, Page};
 use crate::api::{Code, Problem};
@@ -86,7 +85,7 @@ pub(super) fn no_such_account(id: AccountId) -> Problem {
     responses((status = 200, description = "A page of accounts", body = Page<AccountJson>)),
 )]
 pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
-    let page = PageQuery::<Position>::read(&get.query(&["limit", "cursor"])?)?;
+    let page = get.page::<Position>(&get.query(&["limit", "cursor"])?)?;
     let (tenant, after, limit) = (get.tenant, page.after, page.fetch());
     let found = get
         .service

@@ -6,7 +6,6 @@ use rust_decimal::Decimal;
 use super::accounts::no_such_account;
 use super::envelope::read_answer;
 use super::extract::Get;
-use super::page::PageQuery;
 use crate::api::Problem;
 use crate::api::resource::{BalanceJson, EntryJson, Page};
 use crate::domain::{AccountId, Entry};
@@ -20,7 +19,7 @@ use crate::storage::{accounts, entries};
     responses((status = 200, description = "A page of entries", body = Page<EntryJson>)),
 )]
 pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
-    let page = PageQuery::<i64>::read(&get.query(&["limit", "cursor"])?)?;
+    let page = get.page::<i64>(&get.query(&["limit", "cursor"])?)?;
     let (tenant, id) = (get.tenant, AccountId(get.id()?));
     let (after, limit) = (page.after, page.fetch());
     let found = move |connection: &mut _| {

@@ -4,7 +4,6 @@ use actix_web::HttpResponse;
 
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
-use super::page::PageQuery;
 use crate::api::body::PayBody;
 use crate::api::resource::{Page, PaymentJson};
 use crate::api::{Code, Problem};
@@ -70,7 +69,7 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
         "limit",
         "cursor",
     ])?;
-    let page = PageQuery::<Position>::read(&query)?;
+    let page = get.page::<Position>(&query)?;
     let mut filter = PaymentFilter {
         id: None,
         account: query.uuid("account_id")?.map(AccountId),

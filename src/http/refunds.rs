@@ -4,7 +4,6 @@ use actix_web::HttpResponse;
 
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
-use super::page::PageQuery;
 use super::payments::no_such_payment;
 use crate::api::body::RefundBody;
 use crate::api::resource::{Page, RefundJson};
@@ -50,7 +49,7 @@ pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
     responses((status = 200, description = "A page of refunds", body = Page<RefundJson>)),
 )]
 pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
-    let page = PageQuery::<Position>::read(&get.query(&["limit", "cursor"])?)?;
+    let page = get.page::<Position>(&get.query(&["limit", "cursor"])?)?;
     let (tenant, id) = (get.tenant, PaymentId(get.id()?));
     let (after, limit) = (page.after, page.fetch());
     let found = move |connection: &mut _| {
