@@ -19,6 +19,9 @@ use crate::domain::{
 };
 use crate::money::{Amount, Currency, MoneyError, Sum};
 
+/// An amount as a person would write it, for messages when the currency is not known.
+const AN_AMOUNT: &str = "12.50";
+
 /// Reads a body into one of the structs below.
 ///
 /// # Errors
@@ -285,7 +288,11 @@ impl Check {
     fn amount(&mut self, amount: &Value, currency: &Value) -> Option<Amount> {
         let currency = self.required("currency", currency, str::parse::<Currency>);
         if amount.is_null() {
-            return self.wrong("amount", "is required");
+            let example = currency.map_or(AN_AMOUNT, Currency::example);
+            return self.wrong(
+                "amount",
+                format!("is required: send a decimal string such as \"{example}\""),
+            );
         }
         let Some(currency) = currency else {
             self.money("amount", amount, None, Sum::parse_positive);
@@ -301,14 +308,16 @@ impl Check {
         currency: Option<Currency>,
         read: impl FnOnce(&str) -> Result<T, MoneyError>,
     ) -> Option<T> {
-        if let Value::Number(number) = value {
-            let example = as_string(&number.to_string(), currency);
-            return self.wrong(
-                field,
-                format!("must be a decimal string, not a JSON number: send \"{example}\""),
-            );
-        }
-        self.optional(field, value, read)
+        let example = match value {
+            Value::Null | Value::String(_) => return self.optional(field, value, read),
+            Value::Number(number) => as_string(&number.to_string(), currency),
+            _ => currency.map_or(AN_AMOUNT, Currency::example).to_owned(),
+        };
+        let kind = kind(value);
+        self.wrong(
+            field,
+            format!("must be a decimal string, not {kind}: send \"{example}\""),
+        )
     }
 
     fn metadata(&mut self, value: &Value) -> Option<Metadata> {
@@ -354,7 +363,7 @@ fn as_string(number: &str, currency: Option<Currency>) -> String {
         (Ok(value), Some(currency)) if value > Decimal::ZERO => currency.exact(value).to_string(),
         (Ok(value), None) if value > Decimal::ZERO => value.to_string(),
         (_, Some(currency)) => currency.example().to_owned(),
-        (_, None) => "12.50".to_owned(),
+        (_, None) => AN_AMOUNT.to_owned(),
     }
 }
 
