@@ -8,6 +8,7 @@ use crate::api::body::PayBody;
 use crate::api::resource::{Page, PaymentJson};
 use crate::api::{Code, Problem};
 use crate::domain::{AccountId, PaymentId, PaymentStatus};
+use crate::idempotency::IdempotencyKey;
 use crate::storage::payments::{self, PaymentFilter};
 use crate::storage::{Position, idempotency_keys};
 
@@ -78,11 +79,15 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
         created_from: query.instant("created_from")?,
         created_to: query.instant("created_to")?,
     };
-    let key = query.text("idempotency_key").map(str::to_owned);
+    // What can't be a key has made nothing; it is not refused, since here it is only something to look for.
+    let key = query
+        .text("idempotency_key")
+        .map(|text| IdempotencyKey::parse(text.as_bytes()).ok());
     let (tenant, after, limit) = (get.tenant, page.after, page.fetch());
     let found = move |connection: &mut _| {
         if let Some(key) = key {
-            let Some(id) = idempotency_keys::payment_made_by(connection, tenant, &key)? else {
+            let made = key.map(|key| idempotency_keys::payment_made_by(connection, tenant, &key));
+            let Some(id) = made.transpose()?.flatten() else {
                 return Ok(Vec::new());
             };
             filter.id = Some(PaymentId(id));
