@@ -39,6 +39,7 @@ pub(super) async fn ready(service: Data<Service>) -> Result<HttpResponse, Proble
 #[utoipa::path(get, path = "/metrics", tag = "operations", security(()),
     responses((status = 200, description = "Prometheus text format", body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(service: Data<Service>) -> impl Responder {
+    service.engine.measure();
     HttpResponse::Ok()
         .content_type("text/plain; version=0.0.4; charset=utf-8")
         .body(service.metrics.render())
