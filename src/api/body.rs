@@ -135,7 +135,10 @@ impl MovementBody {
 /// Body of `POST /payments`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Pay)]
+#[schema(as = Pay, example = json!({
+    "payer_account_id": "019ad5f0-0000-7000-8000-000000000001", "payee_account_id": "019ad5f0-0000-7000-8000-000000000002",
+    "amount": "12.50", "currency": "USD", "description": "Two coffees", "reference": "order-4711",
+}))]
 pub struct PayBody {
     /// Whose money it is.
     #[serde(default)]

@@ -18,9 +18,8 @@ use utoipa::{Modify, OpenApi as _};
 use utoipa_swagger_ui::Config;
 
 use super::{accounts, entries, health, idempotency_keys, movements, payments, refunds};
-use crate::api::Code;
-use crate::api::{Code, Problem};
 use crate::api::problem::ProblemJson;
+use crate::api::{Code, Problem};
 
 /// Where the document is served.
 const DOCUMENT_PATH: &str = "/openapi.json";
@@ -163,9 +162,13 @@ fn add_key(operation: &mut Operation) {
     }
 }
 
-/// Lists: a page is asked for in the same way everywhere.
+/// Lists (their operations are called `list…`): a page is asked for in the same way everywhere.
 fn add_page_parameters(operation: &mut Operation) {
-    if !operation.operation_id.as_deref().is_some_and(|id| id.ends_with("list")) {
+    if !operation
+        .operation_id
+        .as_deref()
+        .is_some_and(|id| id.starts_with("list"))
+    {
         return;
     }
     let limit = ObjectBuilder::new()

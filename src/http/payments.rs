@@ -5,7 +5,7 @@ use actix_web::HttpResponse;
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
 use crate::api::body::PayBody;
-use crate::api::resource::{Page, PaymentJson};
+use crate::api::resource::{Page, PaymentJson, PaymentPage};
 use crate::api::{Code, Problem};
 use crate::domain::{AccountId, PaymentId, PaymentStatus};
 use crate::idempotency::IdempotencyKey;
@@ -16,7 +16,7 @@ use crate::storage::{Position, idempotency_keys};
 ///
 /// Moves `amount` from payer to payee, at most once for each `Idempotency-Key`: send the same key again and you get the same answer again, byte for byte.
 #[utoipa::path(
-    post, path = "/payments", tag = "payments", request_body = PayBody,
+    post, path = "/payments", operation_id = "createPayment", tag = "payments", request_body = PayBody,
     responses((status = 201, description = "The payment, made now or by an earlier request under the same key", body = PaymentJson)),
 )]
 pub(super) async fn create(post: Post) -> Result<HttpResponse, Problem> {
@@ -26,7 +26,7 @@ pub(super) async fn create(post: Post) -> Result<HttpResponse, Problem> {
 
 /// Read a payment
 #[utoipa::path(
-    get, path = "/payments/{id}", tag = "payments", params(("id" = Uuid, Path, description = "The payment")),
+    get, path = "/payments/{id}", operation_id = "getPayment", tag = "payments", params(("id" = Uuid, Path, description = "The payment")),
     responses((status = 200, description = "The payment", body = PaymentJson)),
 )]
 pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
@@ -48,7 +48,7 @@ pub(super) fn no_such_payment(id: PaymentId) -> Problem {
 ///
 /// Newest first. All conditions given must hold.
 #[utoipa::path(
-    get, path = "/payments", tag = "payments",
+    get, path = "/payments", operation_id = "listPayments", tag = "payments",
     params(
         ("account_id" = Option<Uuid>, Query, description = "Payer or payee"),
         ("status" = Option<String>, Query, description = "`succeeded`, `partially_refunded` or `refunded`"),
@@ -57,7 +57,7 @@ pub(super) fn no_such_payment(id: PaymentId) -> Problem {
         ("created_from" = Option<String>, Query, description = "Made at this RFC 3339 instant or later"),
         ("created_to" = Option<String>, Query, description = "Made before this RFC 3339 instant"),
     ),
-    responses((status = 200, description = "A page of payments", body = Page<PaymentJson>)),
+    responses((status = 200, description = "A page of payments", body = PaymentPage)),
 )]
 pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
     let query = get.query(&[
