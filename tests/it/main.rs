@@ -13,3 +13,16 @@
 mod support;
 
 mod accounts;
+mod auth;
+mod balance_at;
+mod entries;
+mod health;
+mod limits;
+mod movements;
+mod openapi;
+mod pagination;
+mod payments;
+mod problems;
+mod refunds;
+mod tenants;
+mod text;

@@ -7,5 +7,5 @@ pub mod database;
 
 pub use app::{App, Instance};
 pub use books::assert_books_balance;
-pub use client::{Client, new_key};
+pub use client::{Client, Reply, new_key};
 pub use database::TestDatabase;
