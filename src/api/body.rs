@@ -19,6 +19,9 @@ use crate::domain::{
 };
 use crate::money::{Amount, Currency, MoneyError, Sum};
 
+/// An amount as a person would write it, for messages when the currency is not known.
+const AN_AMOUNT: &str = "12.50";
+
 /// Reads a body into one of the structs below.
 ///
 /// # Errors
@@ -132,7 +135,10 @@ impl MovementBody {
 /// Body of `POST /payments`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Pay)]
+#[schema(as = Pay, example = json!({
+    "payer_account_id": "019ad5f0-0000-7000-8000-000000000001", "payee_account_id": "019ad5f0-0000-7000-8000-000000000002",
+    "amount": "12.50", "currency": "USD", "description": "Two coffees", "reference": "order-4711",
+}))]
 pub struct PayBody {
     /// Whose money it is.
     #[serde(default)]
@@ -358,7 +364,7 @@ impl Check {
 
 /// An amount as a person would write it, for messages.
 fn example(currency: Option<Currency>) -> &'static str {
-    currency.map_or("12.50", Currency::example)
+    currency.map_or(AN_AMOUNT, Currency::example)
 }
 
 /// The string that a caller who sent a number probably meant.

@@ -1,10 +1,13 @@
 //! The JSON of each thing, one struct each. An optional value that is absent is `null`, never left out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{Array, ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
 use crate::domain::{self, AccountStatus, Description, Metadata, PaymentStatus, Reference, TransferKind};
@@ -293,11 +296,46 @@ pub struct RecordedResponseJson {
 }
 
 /// One page of a list, newest first.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 pub struct Page<T> {
     /// The things.
     pub data: Vec<T>,
     /// Sent as `cursor`, it gives the next page; `null` on the last.
-    #[schema(required)]
     pub next_cursor: Option<String>,
+}
+
+/// A page of accounts.
+pub type AccountPage<'a> = Page<AccountJson<'a>>;
+/// A page of payments.
+pub type PaymentPage<'a> = Page<PaymentJson<'a>>;
+/// A page of refunds.
+pub type RefundPage<'a> = Page<RefundJson<'a>>;
+/// A page of an account's statement.
+pub type EntryPage = Page<EntryJson>;
+
+/// By hand, because the derived schema of a generic type is called `Page_Account` and repeats the account in full.
+impl<T: ToSchema> ToSchema for Page<T> {
+    fn name() -> Cow<'static, str> {
+        format!("{}Page", T::name()).into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((T::name().into(), T::schema()));
+        T::schemas(schemas);
+    }
+}
+
+impl<T: ToSchema> PartialSchema for Page<T> {
+    fn schema() -> RefOr<Schema> {
+        let next_cursor = ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+            .description(Some("Sent as `cursor`, it gives the next page; `null` on the last"));
+        ObjectBuilder::new()
+            .description(Some("One page of a list, newest first"))
+            .property("data", Array::new(Ref::from_schema_name(T::name())))
+            .property("next_cursor", next_cursor)
+            .required("data")
+            .required("next_cursor")
+            .into()
+    }
 }

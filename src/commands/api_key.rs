@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum};
 
 use super::Fatal;
-use crate::http::hash_api_key;
+use crate::http::{HEARSAY, hash_api_key};
 use crate::storage::{DatabaseSettings, StorageError, api_keys, connect};
 
 /// Random bytes of a key: more than anybody guesses.
@@ -111,6 +111,8 @@ pub fn run(settings: &DatabaseSettings, command: &ApiKeyCommand) -> Result<(), F
             if !api_keys::revoke(&mut connection, visible(prefix)).map_err(failed)? {
                 return Err(format!("there is no valid API key that begins with {}", visible(prefix)).into());
             }
+            // From then on no instance lets it in, whether it has heard of this or not.
+            std::thread::sleep(HEARSAY);
             println!("revoked");
         }
     }

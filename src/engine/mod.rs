@@ -72,6 +72,12 @@ impl Engine {
         Ok((Arc::new(engine), workers))
     }
 
+    /// Measures what can only be measured at the moment somebody asks for it.
+    pub fn measure(&self) {
+        let waiting = u32::try_from(self.queue.length()).unwrap_or(u32::MAX);
+        metrics::gauge!("payonce_queue_length").set(waiting);
+    }
+
     /// Answers a request: executes it if it is the first under its key, replays the stored response if it is not.
     ///
     /// The caller may stop waiting at any time; a command that has started runs to its end all the same.

@@ -56,6 +56,11 @@ pub(super) enum QueueError {
 }
 
 impl Queue {
+    /// How many commands wait for a worker.
+    pub fn length(&self) -> usize {
+        self.0.len()
+    }
+
     /// Has a command run and waits for the answer.
     pub async fn run(&self, request: Request, suspect: bool) -> Result<Answered, QueueError> {
         let (reply, answer) = oneshot::channel();
@@ -68,7 +73,6 @@ impl Queue {
             TrySendError::Full(_) => QueueError::Full,
             TrySendError::Disconnected(_) => QueueError::Stopped,
         })?;
-        metrics::gauge!("payonce_queue_length").set(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         answer
             .await
             .map_err(|_| QueueError::Stopped)?

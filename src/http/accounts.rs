@@ -4,16 +4,15 @@ use actix_web::HttpResponse;
 
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
-use super::page::PageQuery;
 use crate::api::body::{NoBody, OpenAccountBody};
-use crate::api::resource::{AccountJson, Page};
+use crate::api::resource::{AccountJson, AccountPage, Page};
 use crate::api::{Code, Problem};
 use crate::domain::{Account, AccountId, Command};
 use crate::storage::{Position, accounts};
 
 /// Open an account
 #[utoipa::path(
-    post, path = "/accounts", tag = "accounts", request_body = OpenAccountBody,
+    post, path = "/accounts", operation_id = "openAccount", tag = "accounts", request_body = OpenAccountBody,
     responses((status = 201, description = "The account, opened now or by an earlier request under the same key", body = AccountJson)),
 )]
 pub(super) async fn open(post: Post) -> Result<HttpResponse, Problem> {
@@ -25,7 +24,7 @@ pub(super) async fn open(post: Post) -> Result<HttpResponse, Problem> {
 ///
 /// From then on no money leaves it; it may still arrive.
 #[utoipa::path(
-    post, path = "/accounts/{id}/freeze", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
+    post, path = "/accounts/{id}/freeze", operation_id = "freezeAccount", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
     responses((status = 200, description = "The account", body = AccountJson)),
 )]
 pub(super) async fn freeze(post: Post) -> Result<HttpResponse, Problem> {
@@ -34,7 +33,7 @@ pub(super) async fn freeze(post: Post) -> Result<HttpResponse, Problem> {
 
 /// Unfreeze an account
 #[utoipa::path(
-    post, path = "/accounts/{id}/unfreeze", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
+    post, path = "/accounts/{id}/unfreeze", operation_id = "unfreezeAccount", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
     responses((status = 200, description = "The account", body = AccountJson)),
 )]
 pub(super) async fn unfreeze(post: Post) -> Result<HttpResponse, Problem> {
@@ -45,7 +44,7 @@ pub(super) async fn unfreeze(post: Post) -> Result<HttpResponse, Problem> {
 ///
 /// Only at balance 0, and for good: nothing moves on it any more.
 #[utoipa::path(
-    post, path = "/accounts/{id}/close", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
+    post, path = "/accounts/{id}/close", operation_id = "closeAccount", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
     responses((status = 200, description = "The account", body = AccountJson)),
 )]
 pub(super) async fn close(post: Post) -> Result<HttpResponse, Problem> {
@@ -60,7 +59,7 @@ async fn set_status(post: Post, command: fn(AccountId) -> Command) -> Result<Htt
 
 /// Read an account
 #[utoipa::path(
-    get, path = "/accounts/{id}", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
+    get, path = "/accounts/{id}", operation_id = "getAccount", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
     responses((status = 200, description = "The account with its balance", body = AccountJson)),
 )]
 pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
@@ -82,11 +81,11 @@ pub(super) fn no_such_account(id: AccountId) -> Problem {
 ///
 /// Newest first.
 #[utoipa::path(
-    get, path = "/accounts", tag = "accounts",
-    responses((status = 200, description = "A page of accounts", body = Page<AccountJson>)),
+    get, path = "/accounts", operation_id = "listAccounts", tag = "accounts",
+    responses((status = 200, description = "A page of accounts", body = AccountPage)),
 )]
 pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
-    let page = PageQuery::<Position>::read(&get.query(&["limit", "cursor"])?)?;
+    let page = get.page::<Position>(&get.query(&["limit", "cursor"])?)?;
     let (tenant, after, limit) = (get.tenant, page.after, page.fetch());
     let found = get
         .service

@@ -1,7 +1,8 @@
 //! Who calls: from the Bearer key to the tenant and what the key permits.
 //!
-//! A key is looked up by its SHA-256 and then remembered for [`REMEMBER`]. A revocation is heard of at once (PostgreSQL's
-//! `LISTEN`), and while nobody listens, because the connection is gone, nothing is remembered.
+//! A key is looked up by its SHA-256 and then remembered for [`REMEMBER`]. A revocation is heard of by PostgreSQL's `LISTEN`. What is
+//! remembered counts only for [`HEARSAY`] after the last moment up to which every revocation is known to have been heard of; who revokes
+//! a key waits for as long. So the key is out at the very next request, even at an instance whose connection hangs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -19,8 +20,12 @@ use crate::storage::{Database, DatabaseSettings, connect};
 /// How long a key counts as valid without another look.
 const REMEMBER: Duration = Duration::from_secs(30);
 
-/// How often the listener looks whether a notification has come. A look costs one system call.
-const LISTEN_EVERY: Duration = Duration::from_millis(5);
+/// How often the listener asks for notifications. Asking costs one round trip.
+const LISTEN_EVERY: Duration = Duration::from_millis(20);
+
+/// How long after the listener last asked the remembered keys count. Some [`LISTEN_EVERY`]s, so that a busy machine does not
+/// have to look every key up; short, because `payonce api-key revoke` waits for as long.
+pub const HEARSAY: Duration = Duration::from_millis(250);
 
 /// How long the listener waits before it tries to connect again.
 const RECONNECT_AFTER: Duration = Duration::from_millis(500);
@@ -58,7 +63,8 @@ pub struct Authenticator {
 
 #[derive(Default)]
 struct Remembered {
-    listening: bool,
+    /// Until then every revocation has been heard of, or whoever revokes is still waiting.
+    heard_until: Option<Instant>,
     /// Counts the times that everything was forgotten: a look-up that began before such a time proves nothing after it.
     generation: u64,
     keys: HashMap<[u8; 32], (Arc<ValidKey>, Instant)>,
@@ -113,8 +119,9 @@ impl Authenticator {
         let generation = {
             let remembered = self.remembered();
             if let Some((valid, until)) = remembered.keys.get(&hash)
-                && remembered.listening
-                && Instant::now() < *until
+                && remembered
+                    .heard_until
+                    .is_some_and(|heard| Instant::now() < heard.min(*until))
             {
                 return Ok(Some(Arc::clone(valid)));
             }
@@ -135,11 +142,17 @@ impl Authenticator {
         Ok(valid)
     }
 
-    fn forget_all(&self, listening: bool) {
+    /// Everything may have changed, and nobody listens.
+    fn forget_all(&self) {
         let mut remembered = self.remembered();
-        remembered.listening = listening;
+        remembered.heard_until = None;
         remembered.generation += 1;
         remembered.keys.clear();
+    }
+
+    /// All changes that were committed before `asked` are known.
+    fn heard(&self, asked: Instant) {
+        self.remembered().heard_until = Some(asked + HEARSAY);
     }
 
     fn remembered(&self) -> std::sync::MutexGuard<'_, Remembered> {
@@ -151,7 +164,7 @@ fn listen(listener: &Weak<Authenticator>, settings: &DatabaseSettings) {
     while listener.strong_count() > 0 {
         let heard = connect(settings).map(|mut connection| listen_on(listener, &mut connection));
         if let Some(authenticator) = listener.upgrade() {
-            authenticator.forget_all(false);
+            authenticator.forget_all();
         }
         if !matches!(heard, Ok(Ok(()))) {
             tracing::warn!("can't listen for revoked API keys: looking each one up until that works again");
@@ -163,12 +176,14 @@ fn listen(listener: &Weak<Authenticator>, settings: &DatabaseSettings) {
 fn listen_on(listener: &Weak<Authenticator>, connection: &mut PgConnection) -> QueryResult<()> {
     api_keys::listen(connection)?;
     if let Some(authenticator) = listener.upgrade() {
-        authenticator.forget_all(true);
+        authenticator.forget_all();
     }
     while let Some(authenticator) = listener.upgrade() {
+        let asked = Instant::now();
         if api_keys::changed(connection)? {
-            authenticator.forget_all(true);
+            authenticator.forget_all();
         }
+        authenticator.heard(asked);
         drop(authenticator);
         std::thread::sleep(LISTEN_EVERY);
     }

@@ -6,9 +6,8 @@ use rust_decimal::Decimal;
 use super::accounts::no_such_account;
 use super::envelope::read_answer;
 use super::extract::Get;
-use super::page::PageQuery;
 use crate::api::Problem;
-use crate::api::resource::{BalanceJson, EntryJson, Page};
+use crate::api::resource::{BalanceJson, EntryJson, EntryPage, Page};
 use crate::domain::{AccountId, Entry};
 use crate::storage::{accounts, entries};
 
@@ -16,11 +15,11 @@ use crate::storage::{accounts, entries};
 ///
 /// Each ledger entry with the balance after it, newest first.
 #[utoipa::path(
-    get, path = "/accounts/{id}/entries", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
-    responses((status = 200, description = "A page of entries", body = Page<EntryJson>)),
+    get, path = "/accounts/{id}/entries", operation_id = "listEntries", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
+    responses((status = 200, description = "A page of entries", body = EntryPage)),
 )]
 pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
-    let page = PageQuery::<i64>::read(&get.query(&["limit", "cursor"])?)?;
+    let page = get.page::<i64>(&get.query(&["limit", "cursor"])?)?;
     let (tenant, id) = (get.tenant, AccountId(get.id()?));
     let (after, limit) = (page.after, page.fetch());
     let found = move |connection: &mut _| {
@@ -39,7 +38,7 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
 
 /// Read an account's balance at a time
 #[utoipa::path(
-    get, path = "/accounts/{id}/balance", tag = "accounts",
+    get, path = "/accounts/{id}/balance", operation_id = "getBalance", tag = "accounts",
     params(
         ("id" = Uuid, Path, description = "The account"),
         ("at" = Option<String>, Query, description = "RFC 3339 instant with an offset; without it: now", example = "2026-12-01T10:00:00Z"),

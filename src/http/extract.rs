@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::Service;
 use super::auth::Scope;
 use super::envelope::RequestId;
+use super::page::{Cursor, List, PageQuery};
 use super::query::Query;
 use crate::api::{Code, Problem, body};
 use crate::domain::{Command, TenantId};
@@ -60,6 +61,15 @@ impl Get {
     /// The query string; a parameter that is not in `known` is refused.
     pub fn query(&self, known: &[&'static str]) -> Result<Query, Problem> {
         Query::parse(&self.query, known)
+    }
+
+    /// The page that `limit` and `cursor` ask for of the list at this address.
+    pub fn page<P: Cursor>(&self, query: &Query) -> Result<PageQuery<P>, Problem> {
+        let list = List {
+            tenant: self.tenant,
+            path: self.path.as_str().to_owned(),
+        };
+        PageQuery::read(query, list)
     }
 }
 

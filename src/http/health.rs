@@ -19,7 +19,7 @@ pub(super) struct Health {
 }
 
 /// Is the process alive?
-#[utoipa::path(get, path = "/health/live", tag = "operations", security(()),
+#[utoipa::path(get, path = "/health/live", operation_id = "checkLive", tag = "operations", security(()),
     responses((status = 200, description = "It is", body = Health)))]
 pub(super) async fn live() -> Result<HttpResponse, Problem> {
     Ok(read_answer(&Health { status: "live" }))
@@ -28,7 +28,7 @@ pub(super) async fn live() -> Result<HttpResponse, Problem> {
 /// Can it serve?
 ///
 /// Only if the database answers. Redis does not matter.
-#[utoipa::path(get, path = "/health/ready", tag = "operations", security(()),
+#[utoipa::path(get, path = "/health/ready", operation_id = "checkReady", tag = "operations", security(()),
     responses((status = 200, description = "It can", body = Health)))]
 pub(super) async fn ready(service: Data<Service>) -> Result<HttpResponse, Problem> {
     service.read(entries::now).await?;
@@ -36,16 +36,17 @@ pub(super) async fn ready(service: Data<Service>) -> Result<HttpResponse, Proble
 }
 
 /// Prometheus metrics
-#[utoipa::path(get, path = "/metrics", tag = "operations", security(()),
+#[utoipa::path(get, path = "/metrics", operation_id = "getMetrics", tag = "operations", security(()),
     responses((status = 200, description = "Prometheus text format", body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(service: Data<Service>) -> impl Responder {
+    service.engine.measure();
     HttpResponse::Ok()
         .content_type("text/plain; version=0.0.4; charset=utf-8")
         .body(service.metrics.render())
 }
 
 /// What a problem code means
-#[utoipa::path(get, path = "/problems/{code}", tag = "operations", security(()),
+#[utoipa::path(get, path = "/problems/{code}", operation_id = "getProblem", tag = "operations", security(()),
     params(("code" = Code, Path, description = "The `code` member of a problem")),
     responses((status = 200, description = "What it means and what to do", body = String, content_type = "text/plain")))]
 pub(super) async fn problem(code: Path<String>) -> Result<HttpResponse, Problem> {

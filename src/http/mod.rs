@@ -20,7 +20,7 @@ mod service;
 use actix_web::web::{self, ServiceConfig, get, post};
 use actix_web::{Resource, Route};
 
-pub use auth::{Authenticator, hash_api_key};
+pub use auth::{Authenticator, HEARSAY, hash_api_key};
 pub use envelope::envelope;
 pub use service::{HttpSettings, Service};
 
@@ -69,7 +69,7 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(at("/metrics", [("GET", get().to(health::metrics))]))
         .service(at("/problems/{code}", [("GET", get().to(health::problem))]))
         .service(at("/openapi.json", [("GET", get().to(openapi::document))]))
-        .service(openapi::swagger_ui())
+        .service(at("/swagger-ui/{file:.*}", [("GET", get().to(openapi::swagger_ui))]))
         .service(web::redirect("/swagger-ui", "/swagger-ui/"))
         .default_service(web::to(async || -> Result<&str, Problem> {
             Err(Problem::new(

@@ -14,7 +14,7 @@ use crate::storage::transfers;
 ///
 /// It comes from the tenant's external account of the currency.
 #[utoipa::path(
-    post, path = "/accounts/{id}/deposits", tag = "accounts", request_body = MovementBody,
+    post, path = "/accounts/{id}/deposits", operation_id = "createDeposit", tag = "accounts", request_body = MovementBody,
     params(("id" = Uuid, Path, description = "The account")),
     responses((status = 201, description = "The deposit, made now or by an earlier request under the same key", body = MovementJson)),
 )]
@@ -26,7 +26,7 @@ pub(super) async fn deposit(post: Post) -> Result<HttpResponse, Problem> {
 ///
 /// It goes to the tenant's external account of the currency.
 #[utoipa::path(
-    post, path = "/accounts/{id}/withdrawals", tag = "accounts", request_body = MovementBody,
+    post, path = "/accounts/{id}/withdrawals", operation_id = "createWithdrawal", tag = "accounts", request_body = MovementBody,
     params(("id" = Uuid, Path, description = "The account")),
     responses((status = 201, description = "The withdrawal, made now or by an earlier request under the same key", body = MovementJson)),
 )]
@@ -42,7 +42,7 @@ async fn move_money(post: Post, command: fn(Movement) -> Command) -> Result<Http
 
 /// Read a deposit
 #[utoipa::path(
-    get, path = "/deposits/{id}", tag = "accounts", params(("id" = Uuid, Path, description = "The deposit")),
+    get, path = "/deposits/{id}", operation_id = "getDeposit", tag = "accounts", params(("id" = Uuid, Path, description = "The deposit")),
     responses((status = 200, description = "The deposit", body = MovementJson)),
 )]
 pub(super) async fn show_deposit(get: Get) -> Result<HttpResponse, Problem> {
@@ -51,7 +51,7 @@ pub(super) async fn show_deposit(get: Get) -> Result<HttpResponse, Problem> {
 
 /// Read a withdrawal
 #[utoipa::path(
-    get, path = "/withdrawals/{id}", tag = "accounts", params(("id" = Uuid, Path, description = "The withdrawal")),
+    get, path = "/withdrawals/{id}", operation_id = "getWithdrawal", tag = "accounts", params(("id" = Uuid, Path, description = "The withdrawal")),
     responses((status = 200, description = "The withdrawal", body = MovementJson)),
 )]
 pub(super) async fn show_withdrawal(get: Get) -> Result<HttpResponse, Problem> {

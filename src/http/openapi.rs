@@ -4,19 +4,22 @@
 //! answers) is added here, once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use actix_web::HttpResponse;
+use actix_web::http::header::CONTENT_ENCODING;
+use actix_web::web::Path;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Header, OpenApi, Ref, RefOr, Required, ResponseBuilder};
 use utoipa::{Modify, OpenApi as _};
-use utoipa_swagger_ui::{Config, SwaggerUi};
+use utoipa_swagger_ui::Config;
 
 use super::{accounts, entries, health, idempotency_keys, movements, payments, refunds};
-use crate::api::Code;
 use crate::api::problem::ProblemJson;
+use crate::api::{Code, Problem};
 
 /// Where the document is served.
 const DOCUMENT_PATH: &str = "/openapi.json";
@@ -67,12 +70,20 @@ pub(super) async fn document() -> HttpResponse {
     HttpResponse::Ok().json(openapi())
 }
 
-pub(super) fn swagger_ui() -> SwaggerUi {
+/// A file of Swagger UI; all of them are in the binary.
+pub(super) async fn swagger_ui(file: Path<String>) -> Result<HttpResponse, Problem> {
     let config = Config::from(DOCUMENT_PATH)
         .try_it_out_enabled(true)
         .persist_authorization(true)
         .display_request_duration(true);
-    SwaggerUi::new("/swagger-ui/{_:.*}").config(config)
+    let found = utoipa_swagger_ui::serve(&file, Arc::new(config))
+        .map_err(|error| Problem::new(Code::InternalError, format!("Swagger UI is broken: {error}")))?;
+    let found = found.ok_or_else(|| Problem::new(Code::NotFound, format!("Swagger UI has no file {file:?}")))?;
+    let mut response = HttpResponse::Ok();
+    if found.gzpipped {
+        response.insert_header((CONTENT_ENCODING, "gzip"));
+    }
+    Ok(response.content_type(found.content_type).body(found.bytes.into_owned()))
 }
 
 /// What is the same everywhere.
@@ -151,9 +162,13 @@ fn add_key(operation: &mut Operation) {
     }
 }
 
-/// Lists: a page is asked for in the same way everywhere.
+/// Lists (their operations are called `list…`): a page is asked for in the same way everywhere.
 fn add_page_parameters(operation: &mut Operation) {
-    if !operation.operation_id.as_deref().is_some_and(|id| id.ends_with("list")) {
+    if !operation
+        .operation_id
+        .as_deref()
+        .is_some_and(|id| id.starts_with("list"))
+    {
         return;
     }
     let limit = ObjectBuilder::new()

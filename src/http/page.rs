@@ -1,10 +1,12 @@
 //! Lists in pages. A cursor is the place of the last thing shown, not a count: nothing is lost or doubled while rows are added.
 
 use chrono::DateTime;
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::query::Query;
 use crate::api::Problem;
+use crate::domain::TenantId;
 use crate::storage::Position;
 
 /// Things on a page if the caller does not say.
@@ -14,28 +16,62 @@ const LARGEST_LIMIT: usize = 100;
 
 const BAD_CURSOR: &str = "must be the next_cursor of an earlier page of this list";
 
+/// Bytes of the checksum in a cursor: enough to notice a cursor of another list.
+const CHECKSUM: usize = 4;
+
 /// Which page is wanted. `P` is how the list tells its places apart.
 pub(super) struct PageQuery<P> {
+    list: List,
     limit: usize,
     /// After which thing it begins.
     pub after: Option<P>,
 }
 
-/// The place of a thing in its list, as an opaque text and back.
-pub(super) trait Cursor: Sized {
-    fn encode(&self) -> String;
-    fn decode(text: &str) -> Option<Self>;
+/// A list of a tenant, at its address. Each cursor ends in a checksum over it, so that one of another list or tenant is
+/// refused and does not show a page from the middle of nowhere. That is no secret: what a caller may see never
+/// hangs on a cursor.
+pub(super) struct List {
+    pub tenant: TenantId,
+    pub path: String,
 }
 
-impl Cursor for Position {
-    fn encode(&self) -> String {
-        let mut bytes = self.created_at.timestamp_micros().to_be_bytes().to_vec();
-        bytes.extend_from_slice(self.id.as_bytes());
+impl List {
+    fn checksum(&self, place: &[u8]) -> Vec<u8> {
+        let hash = Sha256::new()
+            .chain_update(self.tenant.0)
+            .chain_update(place)
+            .chain_update(&self.path)
+            .finalize();
+        hash.iter().copied().take(CHECKSUM).collect()
+    }
+
+    fn cursor(&self, place: &impl Cursor) -> String {
+        let mut bytes = place.to_bytes();
+        bytes.extend(self.checksum(&bytes));
         hex::encode(bytes)
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        let bytes: [u8; 24] = hex::decode(text).ok()?.try_into().ok()?;
+    fn place<P: Cursor>(&self, cursor: &str) -> Option<P> {
+        let bytes = hex::decode(cursor).ok()?;
+        let (place, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
+        P::from_bytes(place).filter(|_| checksum == self.checksum(place))
+    }
+}
+
+/// The place of a thing in its list, as bytes and back.
+pub(super) trait Cursor: Sized {
+    fn to_bytes(&self) -> Vec<u8>;
+    fn from_bytes(bytes: &[u8]) -> Option<Self>;
+}
+
+impl Cursor for Position {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.created_at.timestamp_micros().to_be_bytes().to_vec();
+        bytes.extend_from_slice(self.id.as_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (at, id) = bytes.split_first_chunk::<8>()?;
         let created_at = DateTime::from_timestamp_micros(i64::from_be_bytes(*at))?;
         Some(Self {
@@ -47,25 +83,25 @@ impl Cursor for Position {
 
 /// The number of an entry in its account's statement.
 impl Cursor for i64 {
-    fn encode(&self) -> String {
-        hex::encode(self.to_be_bytes())
+    fn to_bytes(&self) -> Vec<u8> {
+        self.to_be_bytes().to_vec()
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        let bytes: [u8; 8] = hex::decode(text).ok()?.try_into().ok()?;
-        Some(Self::from_be_bytes(bytes))
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self::from_be_bytes)
     }
 }
 
 impl<P: Cursor> PageQuery<P> {
     /// Reads `limit` and `cursor`.
-    pub fn read(query: &Query) -> Result<Self, Problem> {
+    pub fn read(query: &Query, list: List) -> Result<Self, Problem> {
         let limit = query.value("limit", |text| {
             let number = text.parse().ok().filter(|limit| (1..=LARGEST_LIMIT).contains(limit));
             number.ok_or("must be a whole number from 1 to 100")
         })?;
-        let after = query.value("cursor", |text| P::decode(text).ok_or(BAD_CURSOR))?;
+        let after = query.value("cursor", |text| list.place(text).ok_or(BAD_CURSOR))?;
         Ok(Self {
+            list,
             limit: limit.unwrap_or(DEFAULT_LIMIT),
             after,
         })
@@ -80,7 +116,7 @@ impl<P: Cursor> PageQuery<P> {
     pub fn cut<R>(&self, mut rows: Vec<R>, place: impl Fn(&R) -> P) -> (Vec<R>, Option<String>) {
         let more = rows.len() > self.limit;
         rows.truncate(self.limit);
-        let next_cursor = rows.last().filter(|_| more).map(|last| place(last).encode());
+        let next_cursor = rows.last().filter(|_| more).map(|last| self.list.cursor(&place(last)));
         (rows, next_cursor)
     }
 }

@@ -4,11 +4,11 @@ use actix_web::HttpResponse;
 
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
-use super::page::PageQuery;
 use crate::api::body::PayBody;
-use crate::api::resource::{Page, PaymentJson};
+use crate::api::resource::{Page, PaymentJson, PaymentPage};
 use crate::api::{Code, Problem};
 use crate::domain::{AccountId, PaymentId, PaymentStatus};
+use crate::idempotency::IdempotencyKey;
 use crate::storage::payments::{self, PaymentFilter};
 use crate::storage::{Position, idempotency_keys};
 
@@ -16,7 +16,7 @@ use crate::storage::{Position, idempotency_keys};
 ///
 /// Moves `amount` from payer to payee, at most once for each `Idempotency-Key`: send the same key again and you get the same answer again, byte for byte.
 #[utoipa::path(
-    post, path = "/payments", tag = "payments", request_body = PayBody,
+    post, path = "/payments", operation_id = "createPayment", tag = "payments", request_body = PayBody,
     responses((status = 201, description = "The payment, made now or by an earlier request under the same key", body = PaymentJson)),
 )]
 pub(super) async fn create(post: Post) -> Result<HttpResponse, Problem> {
@@ -26,7 +26,7 @@ pub(super) async fn create(post: Post) -> Result<HttpResponse, Problem> {
 
 /// Read a payment
 #[utoipa::path(
-    get, path = "/payments/{id}", tag = "payments", params(("id" = Uuid, Path, description = "The payment")),
+    get, path = "/payments/{id}", operation_id = "getPayment", tag = "payments", params(("id" = Uuid, Path, description = "The payment")),
     responses((status = 200, description = "The payment", body = PaymentJson)),
 )]
 pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
@@ -48,7 +48,7 @@ pub(super) fn no_such_payment(id: PaymentId) -> Problem {
 ///
 /// Newest first. All conditions given must hold.
 #[utoipa::path(
-    get, path = "/payments", tag = "payments",
+    get, path = "/payments", operation_id = "listPayments", tag = "payments",
     params(
         ("account_id" = Option<Uuid>, Query, description = "Payer or payee"),
         ("status" = Option<String>, Query, description = "`succeeded`, `partially_refunded` or `refunded`"),
@@ -57,7 +57,7 @@ pub(super) fn no_such_payment(id: PaymentId) -> Problem {
         ("created_from" = Option<String>, Query, description = "Made at this RFC 3339 instant or later"),
         ("created_to" = Option<String>, Query, description = "Made before this RFC 3339 instant"),
     ),
-    responses((status = 200, description = "A page of payments", body = Page<PaymentJson>)),
+    responses((status = 200, description = "A page of payments", body = PaymentPage)),
 )]
 pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
     let query = get.query(&[
@@ -70,7 +70,7 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
         "limit",
         "cursor",
     ])?;
-    let page = PageQuery::<Position>::read(&query)?;
+    let page = get.page::<Position>(&query)?;
     let mut filter = PaymentFilter {
         id: None,
         account: query.uuid("account_id")?.map(AccountId),
@@ -79,11 +79,15 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
         created_from: query.instant("created_from")?,
         created_to: query.instant("created_to")?,
     };
-    let key = query.text("idempotency_key").map(str::to_owned);
+    // What can't be a key has made nothing; it is not refused, since here it is only something to look for.
+    let key = query
+        .text("idempotency_key")
+        .map(|text| IdempotencyKey::parse(text.as_bytes()).ok());
     let (tenant, after, limit) = (get.tenant, page.after, page.fetch());
     let found = move |connection: &mut _| {
         if let Some(key) = key {
-            let Some(id) = idempotency_keys::payment_made_by(connection, tenant, &key)? else {
+            let made = key.map(|key| idempotency_keys::payment_made_by(connection, tenant, &key));
+            let Some(id) = made.transpose()?.flatten() else {
                 return Ok(Vec::new());
             };
             filter.id = Some(PaymentId(id));

@@ -4,10 +4,9 @@ use actix_web::HttpResponse;
 
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
-use super::page::PageQuery;
 use super::payments::no_such_payment;
 use crate::api::body::RefundBody;
-use crate::api::resource::{Page, RefundJson};
+use crate::api::resource::{Page, RefundJson, RefundPage};
 use crate::api::{Code, Problem};
 use crate::domain::{PaymentId, Refund, RefundId};
 use crate::storage::{Position, payments, refunds};
@@ -16,7 +15,7 @@ use crate::storage::{Position, payments, refunds};
 ///
 /// Gives back `amount`, or all that remains. Partial and repeated refunds are allowed, never more than was paid.
 #[utoipa::path(
-    post, path = "/payments/{id}/refunds", tag = "refunds", request_body = RefundBody,
+    post, path = "/payments/{id}/refunds", operation_id = "createRefund", tag = "refunds", request_body = RefundBody,
     params(("id" = Uuid, Path, description = "The payment")),
     responses((status = 201, description = "The refund, made now or by an earlier request under the same key", body = RefundJson)),
 )]
@@ -28,7 +27,7 @@ pub(super) async fn create(post: Post) -> Result<HttpResponse, Problem> {
 
 /// Read a refund
 #[utoipa::path(
-    get, path = "/refunds/{id}", tag = "refunds", params(("id" = Uuid, Path, description = "The refund")),
+    get, path = "/refunds/{id}", operation_id = "getRefund", tag = "refunds", params(("id" = Uuid, Path, description = "The refund")),
     responses((status = 200, description = "The refund", body = RefundJson)),
 )]
 pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
@@ -46,11 +45,11 @@ pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
 ///
 /// Newest first.
 #[utoipa::path(
-    get, path = "/payments/{id}/refunds", tag = "refunds", params(("id" = Uuid, Path, description = "The payment")),
-    responses((status = 200, description = "A page of refunds", body = Page<RefundJson>)),
+    get, path = "/payments/{id}/refunds", operation_id = "listRefunds", tag = "refunds", params(("id" = Uuid, Path, description = "The payment")),
+    responses((status = 200, description = "A page of refunds", body = RefundPage)),
 )]
 pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
-    let page = PageQuery::<Position>::read(&get.query(&["limit", "cursor"])?)?;
+    let page = get.page::<Position>(&get.query(&["limit", "cursor"])?)?;
     let (tenant, id) = (get.tenant, PaymentId(get.id()?));
     let (after, limit) = (page.after, page.fetch());
     let found = move |connection: &mut _| {

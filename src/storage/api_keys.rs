@@ -141,11 +141,13 @@ pub fn listen(connection: &mut PgConnection) -> QueryResult<()> {
         .map(drop)
 }
 
-/// Has any key changed since the last call? Does not wait.
+/// Has any key changed since the last call? Whatever was committed before this one is in the answer: PostgreSQL sends
+/// notifications before it ends the answer to a query, so one round trip brings all of them.
 ///
 /// # Errors
 /// If the connection is gone.
 pub fn changed(connection: &mut PgConnection) -> QueryResult<bool> {
+    diesel::sql_query("SELECT 1").execute(connection)?;
     let mut changed = false;
     for notification in connection.notifications_iter() {
         notification?;

@@ -303,9 +303,13 @@ pub fn details(
 ///
 /// # Errors
 /// Diesel's.
-pub fn payment_made_by(connection: &mut PgConnection, tenant: TenantId, key: &str) -> QueryResult<Option<Uuid>> {
+pub fn payment_made_by(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    key: &IdempotencyKey,
+) -> QueryResult<Option<Uuid>> {
     table::table
-        .find((tenant.0, key))
+        .find((tenant.0, key.as_str()))
         .filter(table::forget_at.gt(diesel::dsl::now))
         .filter(table::resource_kind.eq(rows::resource_kind_name(ResourceKind::Payment)))
         .select(table::resource_id)

@@ -13,6 +13,19 @@
 mod support;
 
 mod accounts;
+mod auth;
+mod balance_at;
+mod entries;
+mod health;
+mod limits;
+mod movements;
+mod openapi;
+mod pagination;
+mod payments;
+mod problems;
+mod refunds;
+mod tenants;
+mod text;
 
 // Idempotency, concurrency, faults and the database.
 mod idempotency_replay;

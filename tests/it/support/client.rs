@@ -80,6 +80,16 @@ impl Client {
         self.send(self.request(Method::GET, path)).await
     }
 
+    /// `GET` of something that is there; its body.
+    pub async fn read(&self, path: &str) -> Value {
+        self.get(path).await.ok()
+    }
+
+    /// The first page of a list.
+    pub async fn list(&self, path: &str) -> Vec<Value> {
+        data(&self.read(path).await)
+    }
+
     pub fn post_request(&self, path: &str, key: &str, body: &Value) -> RequestBuilder {
         self.request(Method::POST, path)
             .header("Idempotency-Key", key)
@@ -157,6 +167,13 @@ impl Client {
             .await
     }
 
+    /// Pays in USD with a new key and further members.
+    pub async fn pay_with(&self, payer: &str, payee: &str, amount: &str, more: Value) -> Reply {
+        let mut body = payment(payer, payee, amount);
+        merge(&mut body, more);
+        self.post("/payments", &new_key(), &body).await
+    }
+
     pub async fn balance(&self, account: &str) -> String {
         self.get(&format!("/accounts/{account}")).await.text("balance")
     }
@@ -190,6 +207,39 @@ pub fn payment(payer: &str, payee: &str, amount: &str) -> Value {
     json!({"payer_account_id": payer, "payee_account_id": payee, "amount": amount, "currency": "USD"})
 }
 
+/// Adds the members of `more` to an object.
+pub fn merge(object: &mut Value, more: Value) {
+    let Value::Object(more) = more else {
+        panic!("not an object: {more}")
+    };
+    object.as_object_mut().expect("an object").extend(more);
+}
+
+/// The things on a page of a list.
+pub fn data(page: &Value) -> Vec<Value> {
+    page["data"].as_array().expect("data").clone()
+}
+
+/// The ids of things, in their order.
+pub fn ids(things: &[Value]) -> Vec<String> {
+    let id = |thing: &Value| thing["id"].as_str().expect("an id").to_owned();
+    things.iter().map(id).collect()
+}
+
+/// A resource without its `created_at`, which must be RFC 3339 in UTC, and after a look at its id, which must be a UUIDv7.
+#[track_caller]
+pub fn timeless(mut resource: Value) -> Value {
+    let at = resource["created_at"].as_str().expect("created_at");
+    assert!(
+        chrono::DateTime::parse_from_rfc3339(at).is_ok() && at.ends_with('Z'),
+        "{at}"
+    );
+    let id = Uuid::parse_str(resource["id"].as_str().expect("id")).expect("a UUID");
+    assert_eq!(id.get_version_num(), 7, "{id}");
+    resource.as_object_mut().expect("an object").remove("created_at");
+    resource
+}
+
 impl Reply {
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -218,6 +268,23 @@ impl Reply {
     pub fn created(&self) -> String {
         assert_eq!(self.status, 201, "{}", self.shown());
         self.text("id")
+    }
+
+    /// Asserts 200; the body.
+    #[track_caller]
+    pub fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.shown());
+        self.json()
+    }
+
+    /// Asserts `validation_failed` on just these fields; its body.
+    #[track_caller]
+    pub fn invalid(&self, fields: &[&str]) -> Value {
+        let problem = self.problem(422, "validation_failed");
+        let errors = problem["errors"].as_array().expect("errors");
+        let named: Vec<_> = errors.iter().filter_map(|error| error["field"].as_str()).collect();
+        assert_eq!(named, fields, "{}", self.shown());
+        problem
     }
 
     /// Asserts a problem with this status and code; its body.

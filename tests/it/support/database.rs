@@ -180,6 +180,27 @@ impl TestDatabase {
             .collect()
     }
 
+    /// Ends every session and lets nobody in, until [`TestDatabase::let_in`].
+    pub fn lock_out(&self) {
+        let name = &self.name;
+        let mut admin = connect(&server_url());
+        admin
+            .batch_execute(&format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
+            .expect("lock out");
+        admin
+            .batch_execute(&format!(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}'"
+            ))
+            .expect("end the sessions");
+    }
+
+    /// Lets sessions in again.
+    pub fn let_in(&self) {
+        connect(&server_url())
+            .batch_execute(&format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", self.name))
+            .expect("let in");
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -1,0 +1,135 @@
+//! `/accounts/{id}/balance`: what an account held at an instant.
+
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::support::{App, assert_books_balance};
+
+/// An account with 10.00 from 10:00 UTC on and 15.00 from 12:00 on, on the first of January 2020.
+async fn account_with_a_past(app: &App) -> String {
+    let account = app.open("USD").await;
+    for (amount, hour) in [("10.00", "10"), ("5.00", "12")] {
+        let id = app.deposit(&account, amount).await.created();
+        app.database.run_unguarded(&format!(
+            "UPDATE transfers SET created_at = '2020-01-01 {hour}:00:00Z' WHERE id = '{id}'"
+        ));
+    }
+    account
+}
+
+/// Before the first entry it is zero, between two it is what the earlier one left, and an entry counts from its own
+/// instant on. Without this a month-end balance is off by the last payment.
+#[tokio::test]
+async fn the_balance_at_an_instant_is_that_after_the_last_entry_until_then() {
+    let app = App::start().await;
+    let account = account_with_a_past(&app).await;
+    for (at, balance) in [
+        ("1970-01-01T00:00:00Z", "0.00"),
+        ("2020-01-01T09:59:59.999999Z", "0.00"),
+        ("2020-01-01T10:00:00Z", "10.00"),
+        ("2020-01-01T11:30:00Z", "10.00"),
+        ("2020-01-01T11:59:59.999999Z", "10.00"),
+        ("2020-01-01T12:00:00Z", "15.00"),
+        ("2999-12-31T23:59:59Z", "15.00"),
+    ] {
+        let shown = app.read(&format!("/accounts/{account}/balance?at={at}")).await;
+        let expected = json!({"account_id": account, "balance": balance, "currency": "USD", "at": at});
+        assert_eq!(shown, expected);
+    }
+    assert_books_balance(&app.database);
+}
+
+/// An offset counts, whether its plus sign is percent-encoded or arrives as the space it means in a query. Without this
+/// a caller in Berlin reads the balance of two hours later.
+#[tokio::test]
+async fn an_instant_may_have_any_offset() {
+    let app = App::start().await;
+    let account = account_with_a_past(&app).await;
+    for (at, utc, balance) in [
+        ("2020-01-01T12:00:00%2B02:00", "2020-01-01T10:00:00Z", "10.00"),
+        ("2020-01-01T12:00:00+02:00", "2020-01-01T10:00:00Z", "10.00"),
+        ("2020-01-01T11:59:59%2B02:00", "2020-01-01T09:59:59Z", "0.00"),
+        ("2020-01-01T06:30:00-05:30", "2020-01-01T12:00:00Z", "15.00"),
+        ("2020-01-01t12:00:00z", "2020-01-01T12:00:00Z", "15.00"),
+    ] {
+        let shown = app.read(&format!("/accounts/{account}/balance?at={at}")).await;
+        assert_eq!(
+            (&shown["at"], &shown["balance"]),
+            (&json!(utc), &json!(balance)),
+            "{at}"
+        );
+    }
+}
+
+/// Without an instant it is the balance now, by the database's clock. Without this each client's clock decides.
+#[tokio::test]
+async fn without_an_instant_it_is_the_balance_now() {
+    let app = App::start().await;
+    let account = app.open_with("10.00").await;
+    let shown = app.read(&format!("/accounts/{account}/balance")).await;
+    assert_eq!(shown["balance"], "10.00");
+    let at = shown["at"].as_str().expect("at");
+    assert!(at.ends_with('Z'), "{at}");
+    let away = format!("SELECT abs(extract(epoch FROM now() - '{at}'::timestamptz))");
+    assert!(app.database.number(&away) < 60, "{at}");
+    let again = app.read(&format!("/accounts/{account}/balance?at={at}")).await;
+    assert_eq!(again, shown);
+    assert_books_balance(&app.database);
+}
+
+/// What is no instant, or has no offset, is refused and not guessed at. Without this "10:00" means something else in each time zone.
+#[tokio::test]
+async fn an_instant_without_an_offset_is_refused() {
+    let app = App::start().await;
+    let account = app.open("USD").await;
+    for at in [
+        "",
+        "now",
+        "yesterday",
+        "2020-01-01",
+        "2020-01-01T10:00:00",
+        "2020-01-01T10:00Z",
+        "2020-01-01%2010:00:00Z",
+        "2020-02-30T10:00:00Z",
+        "2020-01-01T25:00:00Z",
+        "1577872800",
+        "2020-01-01T10:00:00%2B99:00",
+        "99999-01-01T10:00:00Z",
+        "2020-01-01T10:00:00Z%00",
+    ] {
+        app.get(&format!("/accounts/{account}/balance?at={at}"))
+            .await
+            .problem(400, "malformed_request");
+    }
+    app.get(&format!("/accounts/{account}/balance?on=2020-01-01"))
+        .await
+        .problem(400, "unknown_parameter");
+}
+
+/// An instant far outside of what happened is an answer or a refusal, never a failure. Without this a date picker
+/// that sends year 0 alarms the operators.
+#[tokio::test]
+async fn an_extreme_instant_is_no_failure() {
+    let app = App::start().await;
+    let account = app.open_with("1.00").await;
+    for (at, balance) in [
+        ("0000-01-01T00:00:00Z", "0.00"),
+        ("0001-01-01T00:00:00%2B23:59", "0.00"),
+        ("9999-12-31T23:59:59.999999999Z", "1.00"),
+        ("9999-12-31T23:59:59-23:59", "1.00"),
+        ("2016-12-31T23:59:60Z", "0.00"),
+    ] {
+        let shown = app.read(&format!("/accounts/{account}/balance?at={at}")).await;
+        assert_eq!(shown["balance"], balance, "{at}");
+    }
+    assert_books_balance(&app.database);
+}
+
+/// The balance of an account that is not there is 404, not zero.
+#[tokio::test]
+async fn the_balance_of_an_unknown_account_is_not_found() {
+    let app = App::start().await;
+    app.get(&format!("/accounts/{}/balance", Uuid::now_v7()))
+        .await
+        .problem(404, "not_found");
+}

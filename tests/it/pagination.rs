@@ -1,0 +1,248 @@
+//! Lists: pages that join without a gap, whatever happens in between.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::support::client::{data, ids};
+use crate::support::{App, Client, assert_books_balance};
+
+/// Reads a list to its end, page by page, and does `between` after each page. The ids, in their order.
+async fn read_through(client: &Client, path: &str, limit: usize, mut between: impl AsyncFnMut()) -> Vec<String> {
+    let path = format!("{path}{}limit={limit}", if path.contains('?') { '&' } else { '?' });
+    let mut page = client.read(&path).await;
+    let mut seen = ids(&data(&page));
+    while let Some(cursor) = page["next_cursor"].as_str() {
+        assert_eq!(data(&page).len(), limit, "only the last page is short");
+        between().await;
+        page = client.read(&format!("{path}&cursor={cursor}")).await;
+        seen.extend(ids(&data(&page)));
+    }
+    seen
+}
+
+/// Makes everything the same age.
+fn level_times(app: &App) {
+    app.database.run_unguarded(
+        "UPDATE transfers SET created_at = '2020-01-01 12:00:00Z'; UPDATE payments SET created_at = '2020-01-01 12:00:00Z';
+         UPDATE refunds SET created_at = '2020-01-01 12:00:00Z'; UPDATE accounts SET created_at = '2020-01-01 12:00:00Z'",
+    );
+}
+
+/// Each of `all` was seen once, and nothing at all twice.
+#[track_caller]
+fn assert_each_once(seen: &[String], all: &[String]) {
+    let mut times: BTreeMap<&String, usize> = BTreeMap::new();
+    for id in seen {
+        *times.entry(id).or_default() += 1;
+    }
+    assert_eq!(times.values().max(), Some(&1), "something was seen twice");
+    let lost: Vec<_> = all.iter().filter(|id| !times.contains_key(id)).collect();
+    assert!(lost.is_empty(), "lost: {lost:?}");
+}
+
+/// X7: A thousand payments of one instant, in pages of seven, while more are made at the same instant: each is seen once.
+/// Without the id as a tie-breaker whole pages are lost or doubled; with an offset every new row shifts the rest.
+#[tokio::test]
+async fn a_thousand_payments_of_one_instant_are_each_seen_once() {
+    let app = App::start().await;
+    let (a, b) = (app.open_with("9999.00").await, app.open_with("9999.00").await);
+    let mut made = Vec::new();
+    for _ in 0..10 {
+        let (from_a, from_b) = tokio::join!(
+            join_all((0..50).map(|_| app.pay(&a, &b, "1.00"))),
+            join_all((0..50).map(|_| app.pay(&b, &a, "1.00")))
+        );
+        made.extend(from_a.iter().chain(&from_b).map(|reply| reply.created()));
+    }
+    level_times(&app);
+    let mut pages = 0;
+    let seen = read_through(&app, "/payments", 7, async || {
+        pages += 1;
+        if pages % 10 == 0 {
+            app.pay(&a, &b, "1.00").await.created();
+            level_times(&app);
+        }
+    })
+    .await;
+    assert_each_once(&seen, &made);
+    assert_eq!(seen.len(), 1000);
+    // Payer and payee are two index scans that are merged: the merge must not lose its place either.
+    let seen = read_through(&app, &format!("/payments?account_id={a}"), 97, async || {}).await;
+    assert_each_once(&seen, &made);
+    assert_books_balance(&app.database);
+}
+
+/// The same for accounts and refunds.
+#[tokio::test]
+async fn accounts_and_refunds_of_one_instant_are_each_seen_once() {
+    let app = App::start().await;
+    let (payer, payee) = (app.open_with("99.00").await, app.open_with("99.00").await);
+    let paid = app.pay(&payer, &payee, "99.00").await.created();
+    let mut accounts = vec![payer, payee];
+    let mut refunds = Vec::new();
+    for _ in 0..15 {
+        accounts.push(app.open("USD").await);
+        refunds.push(app.refund(&paid, Some("1.00")).await.created());
+    }
+    level_times(&app);
+    let between = async || {
+        app.open("USD").await;
+        app.refund(&paid, Some("1.00")).await.created();
+        level_times(&app);
+    };
+    let seen = read_through(&app, "/accounts", 2, between).await;
+    assert_each_once(&seen, &accounts);
+    let seen = read_through(&app, &format!("/payments/{paid}/refunds"), 2, between).await;
+    assert_each_once(&seen, &refunds);
+    assert_books_balance(&app.database);
+}
+
+/// Newest first, on one page and over pages. Without this a list begins with what nobody looks for.
+#[tokio::test]
+async fn lists_are_newest_first() {
+    let app = App::start().await;
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        made.push(app.open("USD").await);
+    }
+    made.reverse();
+    assert_eq!(ids(&app.list("/accounts").await), made);
+    for limit in 1..=5 {
+        assert_eq!(
+            read_through(&app, "/accounts", limit, async || {}).await,
+            made,
+            "{limit}"
+        );
+    }
+}
+
+/// A list is `{"data": […], "next_cursor": …}` and nothing else; `next_cursor` is `null` exactly on the last page, also when
+/// that is full. Without this a client asks for one page too few, or for ever.
+#[tokio::test]
+async fn the_last_page_has_no_cursor() {
+    let app = App::start().await;
+    assert_eq!(app.read("/accounts").await, json!({"data": [], "next_cursor": null}));
+    for _ in 0..4 {
+        app.open("USD").await;
+    }
+    let first = app.read("/accounts?limit=2").await;
+    let cursor = first["next_cursor"].as_str().expect("a cursor");
+    let last = app.read(&format!("/accounts?limit=2&cursor={cursor}")).await;
+    assert_eq!((data(&last).len(), &last["next_cursor"]), (2, &Value::Null));
+    assert_eq!(app.read("/accounts?limit=4").await["next_cursor"], Value::Null);
+    assert_eq!(last.as_object().expect("an object").len(), 2);
+}
+
+/// `limit` is 1 to 100 and 20 if it is not said; anything else is refused, not cut. Without this `limit=0` is an endless loop.
+#[tokio::test]
+async fn a_limit_is_1_to_100() {
+    let app = App::start().await;
+    let account = app.open_with("200.00").await;
+    let other = app.open("USD").await;
+    let payments = join_all((0..101).map(|_| app.pay(&account, &other, "1.00"))).await;
+    let refunded = payments[0].created();
+    for path in [
+        "/accounts".to_owned(),
+        "/payments".to_owned(),
+        format!("/accounts/{account}/entries"),
+        format!("/payments/{refunded}/refunds"),
+    ] {
+        for limit in [
+            "0",
+            "101",
+            "abc",
+            "-1",
+            "",
+            "1.5",
+            "1e1",
+            "99999999999999999999",
+            "%201",
+        ] {
+            app.get(&format!("{path}?limit={limit}"))
+                .await
+                .problem(400, "malformed_request");
+        }
+        app.read(&format!("{path}?limit=1")).await;
+        app.read(&format!("{path}?limit=100")).await;
+    }
+    for (query, length) in [("", 20), ("?limit=1", 1), ("?limit=100", 100)] {
+        assert_eq!(app.list(&format!("/payments{query}")).await.len(), length, "{query}");
+    }
+    assert_books_balance(&app.database);
+}
+
+/// A cursor that is garbage, or of another list, is refused. Without this a mixed-up cursor shows a page from the middle of
+/// nowhere, and nobody notices what is missing.
+#[tokio::test]
+async fn a_cursor_fits_only_the_list_it_came_from() {
+    let app = App::start().await;
+    let (account, other) = (app.open_with("10.00").await, app.open_with("10.00").await);
+    let mut paid = Vec::new();
+    for _ in 0..2 {
+        let id = app.pay(&account, &other, "2.00").await.created();
+        app.refund(&id, Some("1.00")).await.created();
+        app.refund(&id, Some("0.50")).await.created();
+        paid.push(id);
+    }
+    let lists = [
+        "/accounts".to_owned(),
+        "/payments".to_owned(),
+        format!("/accounts/{account}/entries"),
+        format!("/accounts/{other}/entries"),
+        format!("/payments/{}/refunds", paid[0]),
+        format!("/payments/{}/refunds", paid[1]),
+    ];
+    for list in &lists {
+        let page = app.read(&format!("{list}?limit=1")).await;
+        let cursor = page["next_cursor"].as_str().expect("a cursor");
+        for place in &lists {
+            let reply = app.get(&format!("{place}?limit=1&cursor={cursor}")).await;
+            if place == list {
+                reply.ok();
+            } else {
+                reply.problem(400, "malformed_request");
+            }
+        }
+        let (half, longer) = (&cursor[..cursor.len() / 2], format!("{cursor}00"));
+        let first = if cursor.starts_with('0') { "1" } else { "0" };
+        let changed = format!("{first}{}", &cursor[1..]);
+        for garbage in [
+            half,
+            &longer,
+            &changed,
+            "",
+            "abc",
+            "deadbeef",
+            "%22",
+            "null",
+            "0",
+            "ü",
+            &"f".repeat(56),
+        ] {
+            app.get(&format!("{list}?cursor={garbage}"))
+                .await
+                .problem(400, "malformed_request");
+        }
+    }
+    assert_books_balance(&app.database);
+}
+
+/// A cursor is good with another `limit`, and with the filters that it came with. Without this a reader can't slow down.
+#[tokio::test]
+async fn a_cursor_goes_with_any_limit() {
+    let app = App::start().await;
+    let (payer, payee) = (app.open_with("10.00").await, app.open("USD").await);
+    let mut made = Vec::new();
+    for _ in 0..6 {
+        made.push(app.pay(&payer, &payee, "1.00").await.created());
+    }
+    made.reverse();
+    let path = format!("/payments?account_id={payee}&status=succeeded");
+    let page = app.read(&format!("{path}&limit=1")).await;
+    let cursor = page["next_cursor"].as_str().expect("a cursor");
+    let rest = app.list(&format!("{path}&cursor={cursor}")).await;
+    assert_eq!(ids(&rest), made[1..]);
+    assert_books_balance(&app.database);
+}
