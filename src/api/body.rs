@@ -62,7 +62,7 @@ pub struct OpenAccountBody {
     reference: Value,
     /// Up to 50 texts of up to 500 characters, keys of 1 to 40.
     #[serde(default)]
-    #[schema(value_type = Option<BTreeMap<String, String>>)]
+    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({"table": "4"}))]
     metadata: Value,
 }
 
@@ -166,7 +166,7 @@ pub struct PayBody {
     reference: Value,
     /// Up to 50 texts of up to 500 characters, keys of 1 to 40.
     #[serde(default)]
-    #[schema(value_type = Option<BTreeMap<String, String>>)]
+    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({"table": "4"}))]
     metadata: Value,
 }
 
@@ -311,12 +311,11 @@ impl Check {
         currency: Option<Currency>,
         read: impl FnOnce(&str) -> Result<T, MoneyError>,
     ) -> Option<T> {
-        let example = match value {
+        let (kind, example) = match value {
             Value::Null | Value::String(_) => return self.optional(field, value, read),
-            Value::Number(number) => as_string(&number.to_string(), currency),
-            _ => currency.map_or(AN_AMOUNT, Currency::example).to_owned(),
+            Value::Number(number) => ("a JSON number", as_string(&number.to_string(), currency)),
+            other => (kind(other), currency.map_or(AN_AMOUNT, Currency::example).to_owned()),
         };
-        let kind = kind(value);
         self.wrong(
             field,
             format!("must be a decimal string, not {kind}: send \"{example}\""),
