@@ -62,7 +62,7 @@ pub struct OpenAccountBody {
     reference: Value,
     /// Up to 50 texts of up to 500 characters, keys of 1 to 40.
     #[serde(default)]
-    #[schema(value_type = Option<BTreeMap<String, String>>)]
+    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({"table": "4"}))]
     metadata: Value,
 }
 
@@ -166,7 +166,7 @@ pub struct PayBody {
     reference: Value,
     /// Up to 50 texts of up to 500 characters, keys of 1 to 40.
     #[serde(default)]
-    #[schema(value_type = Option<BTreeMap<String, String>>)]
+    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({"table": "4"}))]
     metadata: Value,
 }
 

@@ -175,23 +175,11 @@ pub struct Problem {
 }
 
 /// Members that only some problems have.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct More {
-    /// With `validation_failed`: each wrong field.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
     errors: Vec<FieldError>,
-    /// With `refund_exceeds_remaining`: what can still be refunded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     refundable_amount: Option<String>,
-    /// With `refunded_amount_changed`: what has been refunded by now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     refunded_amount: Option<String>,
-    /// With `idempotency_key_expired`: what came of the first request; `null` if it was refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, nullable)]
     resource: Option<WhatCame>,
 }
 
@@ -219,8 +207,22 @@ pub struct ProblemJson<'a> {
     code: Code,
     /// May the same request succeed later under the same key?
     retryable: bool,
-    #[serde(flatten)]
-    more: &'a More,
+    /// With `validation_failed`: each wrong field.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(required = false)]
+    errors: &'a [FieldError],
+    /// With `refund_exceeds_remaining`: what can still be refunded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "6.00")]
+    refundable_amount: Option<&'a str>,
+    /// With `refunded_amount_changed`: what has been refunded by now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "4.00")]
+    refunded_amount: Option<&'a str>,
+    /// With `idempotency_key_expired`: what came of the first request; `null` if it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable, example = "/payments/019ad5f0-0000-7000-8000-000000000009")]
+    resource: Option<&'a WhatCame>,
 }
 
 impl Problem {
@@ -324,7 +326,10 @@ impl Problem {
             instance: request_id,
             code: self.code,
             retryable: row.retryable,
-            more: &self.more,
+            errors: &self.more.errors,
+            refundable_amount: self.more.refundable_amount.as_deref(),
+            refunded_amount: self.more.refunded_amount.as_deref(),
+            resource: self.more.resource.as_ref(),
         }
     }
 }

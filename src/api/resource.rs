@@ -35,7 +35,7 @@ pub struct AccountJson<'a> {
     #[schema(example = "active", pattern = "^(active|frozen|closed)$")]
     status: &'static str,
     /// The caller's own data.
-    #[schema(required, value_type = Option<BTreeMap<String, String>>)]
+    #[schema(required, value_type = Option<BTreeMap<String, String>>, example = json!({"table": "4"}))]
     metadata: MetadataJson<'a>,
     created_at: DateTime<Utc>,
 }
@@ -84,7 +84,7 @@ pub struct PaymentJson<'a> {
     description: Option<&'a str>,
     #[schema(required, example = "order-4711")]
     reference: Option<&'a str>,
-    #[schema(required, value_type = Option<BTreeMap<String, String>>)]
+    #[schema(required, value_type = Option<BTreeMap<String, String>>, example = json!({"table": "4"}))]
     metadata: MetadataJson<'a>,
     created_at: DateTime<Utc>,
 }

@@ -11,6 +11,7 @@ mod health;
 mod idempotency_keys;
 mod movements;
 pub mod openapi;
+mod openapi_problems;
 mod page;
 mod payments;
 mod query;

@@ -3,7 +3,6 @@
 //! The handlers say what is particular about them; what is the same everywhere (the key header, the problems, the headers of the
 //! answers) is added here, once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix_web::HttpResponse;
@@ -13,10 +12,11 @@ use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Header, OpenApi, Ref, RefOr, Required, ResponseBuilder};
+use utoipa::openapi::{Header, OpenApi, RefOr, Required};
 use utoipa::{Modify, OpenApi as _};
 use utoipa_swagger_ui::Config;
 
+use super::openapi_problems::{self, Common};
 use super::{accounts, entries, health, idempotency_keys, movements, payments, refunds};
 use crate::api::problem::ProblemJson;
 use crate::api::{Code, Problem};
@@ -102,21 +102,17 @@ impl Modify for Everywhere {
             if let Some(get) = &mut item.get {
                 let open = get.tags.iter().flatten().any(|tag| tag == "operations");
                 add_page_parameters(get);
-                add_problems(get, if open { OPEN_GET_PROBLEMS } else { GET_PROBLEMS });
+                openapi_problems::add(get, if open { Common::OpenGet } else { Common::Get });
             }
             if let Some(post) = &mut item.post {
                 add_key(post);
-                add_problems(post, POST_PROBLEMS);
+                openapi_problems::add(post, Common::Post);
             }
         }
     }
 }
 
-const OPEN_GET_PROBLEMS: &[u16] = &[404, 503];
-const GET_PROBLEMS: &[u16] = &[400, 401, 403, 404, 429, 500, 503];
-const POST_PROBLEMS: &[u16] = &[400, 401, 402, 403, 404, 409, 410, 412, 413, 415, 422, 429, 500, 503];
-
-fn text(description: &str) -> Header {
+pub(super) fn text(description: &str) -> Header {
     HeaderBuilder::new()
         .schema(Some(string()))
         .description(Some(description))
@@ -129,6 +125,8 @@ fn string() -> utoipa::openapi::Object {
 
 /// `POST`: the key goes in, and comes back with the marker of a replay.
 fn add_key(operation: &mut Operation) {
+    // One for each operation: whoever tries out two of them as they stand does not use a key twice.
+    let example = format!("{}-1", operation.operation_id.as_deref().unwrap_or_default());
     let key = ObjectBuilder::new()
         .schema_type(SchemaType::new(Type::String))
         .min_length(Some(1))
@@ -141,7 +139,7 @@ fn add_key(operation: &mut Operation) {
         .required(Required::True)
         .description(Some("A new one for each operation, the same one for each repetition: 1 to 255 visible ASCII characters without commas"))
         .schema(Some(key))
-        .example(Some("order-4711".into()))
+        .example(Some(example.into()))
         .build();
     operation.parameters.get_or_insert_default().push(parameter.into());
     for (status, response) in &mut operation.responses.responses {
@@ -189,39 +187,4 @@ fn add_page_parameters(operation: &mut Operation) {
     let parameters = operation.parameters.get_or_insert_default();
     parameters.push(parameter("limit", "Most things on the page", limit).into());
     parameters.push(parameter("cursor", "The `next_cursor` of the page before", string()).into());
-}
-
-/// Each status that an operation may answer with, and which codes it then has.
-fn add_problems(operation: &mut Operation, statuses: &[u16]) {
-    let mut codes: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-    for row in Code::ALL
-        .iter()
-        .map(|code| code.row())
-        .filter(|row| statuses.contains(&row.status))
-    {
-        codes
-            .entry(row.status)
-            .or_default()
-            .push(format!("`{}`: {}. {}", row.code, row.title, row.advice));
-    }
-    for (status, meanings) in codes {
-        let content = ContentBuilder::new()
-            .schema(Some(Ref::from_schema_name("Problem")))
-            .build();
-        let mut response = ResponseBuilder::new()
-            .description(meanings.join("\n\n"))
-            .content("application/problem+json", content)
-            .header("Link", text("Documentation of the error (`rel=\"describedby\"`)"))
-            .header("X-Request-Id", text("Names the request in the service's log"));
-        if matches!(status, 409 | 429 | 503) {
-            response = response.header(
-                "Retry-After",
-                text("Seconds to wait before a repetition, if there is a use in one"),
-            );
-        }
-        operation
-            .responses
-            .responses
-            .insert(status.to_string(), RefOr::T(response.build()));
-    }
 }

@@ -69,7 +69,7 @@ async fn the_external_account_is_out_of_reach() {
     let app = App::start().await;
     let id = app.open_with("10.00").await;
     let external = app.database.word("SELECT id FROM accounts WHERE kind = 'external'");
-    assert_eq!(ids(&app.list("/accounts").await), [id.clone()]);
+    assert_eq!(ids(&app.list("/accounts").await), [id.as_str()]);
     app.get(&format!("/accounts/{external}"))
         .await
         .problem(404, "not_found");

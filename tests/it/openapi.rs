@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::client::merge;
+use crate::support::client::{merge, payment};
 use crate::support::{App, Client, assert_books_balance, new_key};
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
@@ -147,6 +147,82 @@ fn every_problem_code_is_documented() {
         // No documented operation can be answered with 405: that is for those that are not there.
         assert_eq!(described, row.status != 405, "{}", row.code);
     }
+}
+
+/// Each operation documents every refusal that it can be brought to. Without this a client author handles 402 where there is none, and
+/// not where there is.
+#[tokio::test]
+async fn every_refusal_is_documented_at_its_operation() {
+    let app = App::start().await;
+    let document = document();
+    let (rich, payee, paid) = things(&app).await;
+    let (frozen, closed, euros) = (
+        app.open_with("5.00").await,
+        app.open_with("1.00").await,
+        app.open("EUR").await,
+    );
+    let to_frozen = app.pay(&rich, &frozen, "1.00").await.created();
+    let from_closed = app.pay(&closed, &payee, "1.00").await.created();
+    let to_poor = app.pay(&rich, &app.open("USD").await, "1.00").await;
+    app.withdraw(&to_poor.text("payee_account_id"), "1.00").await.created();
+    app.set(&frozen, "freeze").await.ok();
+    app.set(&closed, "close").await.ok();
+    let nobody = Uuid::now_v7().to_string();
+    let money = |amount: &str, currency: &str| json!({"amount": amount, "currency": currency});
+    let (deposits, withdrawals, refunds) = (
+        "/accounts/{id}/deposits",
+        "/accounts/{id}/withdrawals",
+        "/payments/{id}/refunds",
+    );
+    for (path, id, body) in [
+        ("/accounts", &rich, json!({})),
+        ("/accounts/{id}/close", &rich, json!({})),
+        ("/accounts/{id}/close", &nobody, json!({})),
+        ("/accounts/{id}/freeze", &closed, json!({})),
+        ("/accounts/{id}/freeze", &nobody, json!({})),
+        ("/accounts/{id}/unfreeze", &closed, json!({})),
+        ("/accounts/{id}/unfreeze", &nobody, json!({})),
+        (deposits, &nobody, money("1.00", "USD")),
+        (deposits, &closed, money("1.00", "USD")),
+        (deposits, &rich, money("1.00", "EUR")),
+        (deposits, &rich, money("0.00", "USD")),
+        (deposits, &rich, money("999999999999999.99", "USD")),
+        (withdrawals, &nobody, money("1.00", "USD")),
+        (withdrawals, &closed, money("1.00", "USD")),
+        (withdrawals, &frozen, money("1.00", "USD")),
+        (withdrawals, &rich, money("1.00", "EUR")),
+        (withdrawals, &rich, money("0.00", "USD")),
+        (withdrawals, &rich, money("99999.00", "USD")),
+        ("/payments", &rich, json!({})),
+        ("/payments", &rich, payment(&rich, &rich, "1.00")),
+        ("/payments", &rich, payment(&rich, &nobody, "1.00")),
+        ("/payments", &rich, payment(&rich, &closed, "1.00")),
+        ("/payments", &rich, payment(&frozen, &rich, "1.00")),
+        ("/payments", &rich, payment(&rich, &euros, "1.00")),
+        ("/payments", &rich, payment(&rich, &payee, "99999.00")),
+        (refunds, &nobody, json!({})),
+        (refunds, &paid, json!({"amount": "0"})),
+        (refunds, &paid, json!({"amount": "0.001"})),
+        (refunds, &paid, json!({"amount": "100.01"})),
+        (refunds, &paid, json!({"expected_refunded_amount": "1.00"})),
+        (refunds, &to_frozen, json!({})),
+        (refunds, &from_closed, json!({})),
+        (refunds, &to_poor.text("id"), json!({})),
+    ] {
+        let reply = app.post(&path.replace("{id}", id), &new_key(), &body).await;
+        let code = reply.text("code");
+        let responses = &document["paths"][path]["post"]["responses"];
+        let content = &responses[reply.status.to_string()]["content"]["application/problem+json"];
+        let example = &content["examples"][&code]["value"];
+        assert_eq!(
+            example["code"],
+            json!(code),
+            "{path} does not document {}",
+            reply.shown()
+        );
+        assert_eq!(example["title"], reply.json()["title"]);
+    }
+    assert_books_balance(&app.database);
 }
 
 /// Every error is documented as the problem that it is. Without this a generated client can't read it.
@@ -364,7 +440,8 @@ async fn what_is_read_is_as_documented() {
         let mut path = operation.path.replace("{id}", id).replace("{key}", key);
         for parameter in parameters(operation, "query") {
             if let Some(example) = parameter["example"].as_str() {
-                path.push_str(&format!("?{}={example}", parameter["name"].as_str().expect("a name")));
+                let name = parameter["name"].as_str().expect("a name");
+                path = format!("{path}?{name}={example}");
             }
         }
         assert_documented(&document, schema, &app.read(&path).await);

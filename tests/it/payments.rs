@@ -242,7 +242,7 @@ async fn payments_are_found_by_payer_and_by_payee() {
     );
     assert_eq!(
         ids(&app.list(&format!("/payments?account_id={c}")).await),
-        [without_a.clone()]
+        [without_a.as_str()]
     );
     assert_eq!(ids(&app.list("/payments").await), [without_a, from_b, from_a]);
     let nobody = Uuid::now_v7();

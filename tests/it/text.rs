@@ -338,7 +338,7 @@ async fn a_body_is_one_json_object() {
         format!("[{one}]"),
         format!("\u{feff}{one}"),
         one.replace('"', "'"),
-        one.replace("}", ",}"),
+        one.replace('}', ",}"),
         format!("{one} // a comment"),
         deep,
     ] {

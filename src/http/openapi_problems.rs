@@ -1,0 +1,167 @@
+//! Which problems each operation may answer with, for the OpenAPI document: described and with an example each.
+
+use std::collections::BTreeMap;
+
+use rust_decimal::Decimal;
+use utoipa::openapi::example::ExampleBuilder;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+use uuid::Uuid;
+
+use super::openapi::text;
+use crate::api::{Code, FieldError, Problem};
+
+/// Every `GET` that needs an API key.
+const EVERY_GET: &[Code] = &[
+    Code::MalformedRequest,
+    Code::UnknownParameter,
+    Code::Unauthenticated,
+    Code::Forbidden,
+    Code::RateLimited,
+    Code::InternalError,
+    Code::Unavailable,
+];
+
+/// Every `POST`.
+const EVERY_POST: &[Code] = &[
+    Code::MalformedRequest,
+    Code::IdempotencyKeyMissing,
+    Code::IdempotencyKeyInvalid,
+    Code::UnknownParameter,
+    Code::Unauthenticated,
+    Code::Forbidden,
+    Code::IdempotencyKeyInUse,
+    Code::IdempotencyKeyExpired,
+    Code::BodyTooLarge,
+    Code::UnsupportedMediaType,
+    Code::IdempotencyKeyReused,
+    Code::RateLimited,
+    Code::InternalError,
+    Code::Overloaded,
+    Code::Unavailable,
+];
+
+/// What else an operation may answer with. One that is not named here reads something by its id.
+fn own_problems(operation: &str) -> &'static [Code] {
+    match operation {
+        "openAccount" => &[Code::ValidationFailed],
+        "freezeAccount" | "unfreezeAccount" => &[Code::NotFound, Code::AccountClosed],
+        "closeAccount" => &[Code::NotFound, Code::AccountNotEmpty],
+        "createDeposit" => &[
+            Code::NotFound,
+            Code::AccountClosed,
+            Code::ValidationFailed,
+            Code::CurrencyMismatch,
+            Code::BalanceOverflow,
+        ],
+        "createWithdrawal" => &[
+            Code::InsufficientFunds,
+            Code::NotFound,
+            Code::AccountFrozen,
+            Code::AccountClosed,
+            Code::ValidationFailed,
+            Code::CurrencyMismatch,
+        ],
+        "createPayment" => &[
+            Code::InsufficientFunds,
+            Code::NotFound,
+            Code::AccountFrozen,
+            Code::AccountClosed,
+            Code::ValidationFailed,
+            Code::SameAccount,
+            Code::CurrencyMismatch,
+            Code::BalanceOverflow,
+        ],
+        "createRefund" => &[
+            Code::InsufficientFunds,
+            Code::NotFound,
+            Code::AccountFrozen,
+            Code::AccountClosed,
+            Code::RefundedAmountChanged,
+            Code::ValidationFailed,
+            Code::RefundExceedsRemaining,
+            Code::BalanceOverflow,
+        ],
+        "listAccounts" | "listPayments" | "checkLive" | "getMetrics" => &[],
+        "checkReady" => &[Code::Unavailable],
+        "getIdempotencyKey" => &[Code::IdempotencyKeyInvalid, Code::NotFound],
+        _ => &[Code::NotFound],
+    }
+}
+
+/// Adds a response for each status with which the operation may refuse.
+pub(super) fn add(operation: &mut Operation, common: Common) {
+    let common = match common {
+        Common::Get => EVERY_GET,
+        Common::OpenGet => &[],
+        Common::Post => EVERY_POST,
+    };
+    let own = own_problems(operation.operation_id.as_deref().unwrap_or_default());
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    for code in Code::ALL
+        .into_iter()
+        .filter(|code| common.contains(code) || own.contains(code))
+    {
+        by_status.entry(code.row().status).or_default().push(code);
+    }
+    for (status, codes) in by_status {
+        let response = response(status, &codes);
+        operation
+            .responses
+            .responses
+            .insert(status.to_string(), RefOr::T(response));
+    }
+}
+
+/// Which problems an operation has in common with others.
+#[derive(Clone, Copy)]
+pub(super) enum Common {
+    Get,
+    /// Without an API key.
+    OpenGet,
+    Post,
+}
+
+fn response(status: u16, codes: &[Code]) -> utoipa::openapi::Response {
+    let meaning = |code: &Code| {
+        let row = code.row();
+        format!("`{}`: {}. {}", row.code, row.title, row.advice)
+    };
+    let example = |code: &Code| {
+        let value = serde_json::to_value(example(*code).for_request(EXAMPLE_ID)).unwrap_or_default();
+        (code.row().code, ExampleBuilder::new().value(Some(value)).build())
+    };
+    let content = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name("Problem")))
+        .examples_from_iter(codes.iter().map(example))
+        .build();
+    let mut response = ResponseBuilder::new()
+        .description(codes.iter().map(meaning).collect::<Vec<_>>().join("\n\n"))
+        .content("application/problem+json", content)
+        .header("Link", text("Documentation of the error (`rel=\"describedby\"`)"))
+        .header("X-Request-Id", text("Names the request in the service's log"));
+    if codes.iter().any(|code| Problem::new(*code, "").retry_after().is_some()) {
+        let header = if status == 409 {
+            "With `idempotency_key_in_use`: seconds to wait before a repetition"
+        } else {
+            "Seconds to wait before a repetition"
+        };
+        response = response.header("Retry-After", text(header));
+    }
+    response.build()
+}
+
+/// 019ad5f0-0000-7000-8000-000000000009
+const EXAMPLE_ID: Uuid = Uuid::from_u128(0x019a_d5f0_0000_7000_8000_0000_0000_0009);
+
+/// Such a problem as it might be.
+fn example(code: Code) -> Problem {
+    let problem = Problem::new(code, "what is wrong in this very case, in a sentence");
+    match code {
+        Code::ValidationFailed => Problem::invalid(vec![FieldError::new("amount", &"must be greater than zero")]),
+        Code::RefundExceedsRemaining => problem.with_refundable_amount(Decimal::new(600, 2)),
+        Code::RefundedAmountChanged => problem.with_refunded_amount(Decimal::new(400, 2)),
+        Code::IdempotencyKeyExpired => problem.with_resource(Some(format!("/payments/{EXAMPLE_ID}"))),
+        _ => problem,
+    }
+}
