@@ -180,6 +180,8 @@ impl Engine {
                 Ok(Answered::Known(verdict)) => {
                     return settle(verdict).unwrap_or_else(|| Err(unavailable("the key is being forgotten just now")));
                 }
+                // "Overloaded" promises that nothing was executed. After a failed attempt that is not certain.
+                Err(QueueError::Full) if suspect => return Err(unavailable("too much work is waiting to try again")),
                 Err(QueueError::Full) => return Err(EngineError::Overloaded),
                 Err(QueueError::Stopped) => return Err(unavailable("the service is stopping")),
                 Err(QueueError::Failed(failure)) => failure,
