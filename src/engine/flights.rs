@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -76,16 +75,12 @@ impl Flights {
 }
 
 impl Flight {
-    /// The outcome, once there is one; `None` if there is none after `patience`.
-    pub async fn outcome(&self, patience: Duration) -> Option<Outcome> {
+    /// The outcome, once there is one.
+    pub async fn outcome(&self) -> Outcome {
         let mut receiver = self.outcome.clone();
-        let landed = tokio::time::timeout(patience, receiver.wait_for(Option::is_some))
-            .await
-            .ok()?;
-        match landed {
-            Ok(outcome) => outcome.clone(),
-            Err(_) => Some(Err(EngineError::Unavailable("the request was given up".to_owned()))),
-        }
+        let landed = receiver.wait_for(Option::is_some).await;
+        let outcome = landed.ok().and_then(|outcome| outcome.clone());
+        outcome.unwrap_or_else(|| Err(EngineError::Unavailable("the request was given up".to_owned())))
     }
 }
 

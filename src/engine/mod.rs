@@ -85,6 +85,13 @@ impl Engine {
     /// # Errors
     /// An [`EngineError`]; asking again under the same key is always safe.
     pub async fn execute(self: &Arc<Self>, request: Request) -> Outcome {
+        // One limit around all roads: each of them may meet a database that hangs.
+        tokio::time::timeout(self.wait.answer, self.join_or_lead(request))
+            .await
+            .unwrap_or_else(|_| Err(unavailable("no answer in time; it may still be executed")))
+    }
+
+    async fn join_or_lead(self: &Arc<Self>, request: Request) -> Outcome {
         loop {
             if let Some(flight) = self.flights.find(&request) {
                 match self.follow(flight, &request).await {
@@ -97,30 +104,25 @@ impl Engine {
             }
             if let Boarding::First(flight, pilot) = self.flights.board(&request) {
                 let engine = Arc::clone(self);
-                let leading = request.clone();
-                tokio::spawn(async move { pilot.land(engine.lead(leading).await) });
-                return flight.outcome(self.wait.answer).await.unwrap_or_else(|| {
-                    Err(EngineError::Unavailable(
-                        "no answer in time; it may still be executed".to_owned(),
-                    ))
-                });
+                tokio::spawn(async move { pilot.land(engine.lead(request).await) });
+                return flight.outcome().await;
             }
         }
     }
 
     /// Waits for an equal request that runs in this process. `None`: it did not settle this request's question.
     async fn follow(&self, flight: Flight, request: &Request) -> Option<Outcome> {
-        match flight.outcome(self.wait.duplicate).await {
-            None => Some(Err(EngineError::InUse)),
-            Some(Ok(answer)) => {
+        match tokio::time::timeout(self.wait.duplicate, flight.outcome()).await {
+            Err(_) => Some(Err(EngineError::InUse)),
+            Ok(Ok(answer)) => {
                 let record = Record::Live {
                     hash: flight.hash,
                     response: answer.response,
                 };
                 settle(judge(record, request.hash))
             }
-            Some(Err(EngineError::Reused)) if flight.hash != request.hash => None,
-            Some(Err(error)) => Some(Err(error)),
+            Ok(Err(EngineError::Reused)) if flight.hash != request.hash => None,
+            Ok(Err(error)) => Some(Err(error)),
         }
     }
 
@@ -153,6 +155,8 @@ impl Engine {
                 Ok(Answered::Known(verdict)) => {
                     return settle(verdict).unwrap_or_else(|| Err(unavailable("the key is being forgotten just now")));
                 }
+                // "Overloaded" promises that nothing was executed. After a failed attempt that is not certain.
+                Err(QueueError::Full) if suspect => return Err(unavailable("too much work is waiting to try again")),
                 Err(QueueError::Full) => return Err(EngineError::Overloaded),
                 Err(QueueError::Stopped) => return Err(unavailable("the service is stopping")),
                 Err(QueueError::Failed(failure)) => failure,
