@@ -16,6 +16,9 @@ use rust_decimal::Decimal;
 /// Largest amount and largest balance, in major units: what `NUMERIC(19,4)` holds.
 pub const MAX: Decimal = Decimal::from_parts(0x89E7_FFFF, 0x8AC7_2304, 0, false, 4);
 
+/// What an external account can owe at most, in major units: what `NUMERIC(28,4)` holds, a billion times [`MAX`].
+pub const EXTERNAL_MAX: Decimal = Decimal::from_parts(0x0FFF_FFFF, 0x3E25_0261, 0x204F_CE5E, false, 4);
+
 /// No currency of ISO 4217 has more decimals (`CLF` and `UYW` have four).
 const MOST_DECIMALS: u32 = 4;
 

@@ -1,5 +1,5 @@
--- Balances are NUMERIC(19,4): the largest amount of the API, 999 999 999 999 999.9999,
--- is the largest value of the type, so an overflow can not be stored even by mistake.
+-- The largest amount and the largest balance of the API are 999 999 999 999 999.9999, the largest value of a
+-- NUMERIC(19,4). The external account owes what all others hold together, so balances have a wider type.
 
 CREATE TABLE accounts (
     tenant_id   uuid NOT NULL REFERENCES tenants,
@@ -7,7 +7,7 @@ CREATE TABLE accounts (
     currency    text NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
     kind        text NOT NULL CHECK (kind IN ('standard', 'external')),
     status      text NOT NULL CHECK (status IN ('active', 'frozen', 'closed')),
-    balance     numeric(19, 4) NOT NULL,
+    balance     numeric(28, 4) NOT NULL,
     entry_count bigint NOT NULL CHECK (entry_count >= 0),
     name        text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 255),
     reference   text CHECK (char_length(reference) BETWEEN 1 AND 255),
@@ -17,6 +17,7 @@ CREATE TABLE accounts (
     -- What the ledger's foreign keys point to: a transfer must be in its accounts' currency.
     CONSTRAINT accounts_currency UNIQUE (tenant_id, id, currency),
     CONSTRAINT accounts_no_overdraft CHECK (balance >= 0 OR kind = 'external'),
+    CONSTRAINT accounts_largest_balance CHECK (balance <= 999999999999999.9999),
     CONSTRAINT accounts_closed_is_empty CHECK (status <> 'closed' OR balance = 0),
     CONSTRAINT accounts_external_is_active CHECK (kind <> 'external' OR status = 'active')
 )

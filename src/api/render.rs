@@ -89,9 +89,7 @@ pub fn problem(refusal: &Refusal) -> Problem {
         ),
         Refusal::BalanceOverflow(id) => Problem::new(
             Code::BalanceOverflow,
-            format!(
-                "the balance of account {id}, or the total of the tenant's deposits, would pass 999999999999999.9999"
-            ),
+            format!("the balance of account {id} would pass 999999999999999.9999"),
         ),
         Refusal::RefundAmount(error) => Problem::invalid(vec![FieldError::new("amount", error)]),
         Refusal::RefundExceedsRemaining { refundable } => Problem::new(

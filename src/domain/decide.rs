@@ -147,19 +147,8 @@ fn move_money(
         _ => (movement.account, external),
     };
     let route = Route { kind, from, to };
-    let moved = transfer(
-        books,
-        tenant,
-        route,
-        movement.amount,
-        movement.description.clone(),
-        moment,
-    );
-    moved.map(Effect::Moved).map_err(|refusal| match refusal {
-        // The caller does not know the external account; the deposit is what was too large.
-        Refusal::BalanceOverflow(_) => Refusal::BalanceOverflow(movement.account),
-        other => other,
-    })
+    let description = movement.description.clone();
+    transfer(books, tenant, route, movement.amount, description, moment).map(Effect::Moved)
 }
 
 /// To set the status that an account already has is no error: the caller gets what was asked for.
@@ -321,7 +310,7 @@ fn after_credit(account: &Account, amount: Amount) -> Result<Account, Refusal> {
 }
 
 fn with_balance(account: &Account, balance: Decimal) -> Result<Account, Refusal> {
-    if balance.abs() > money::MAX {
+    if balance > money::MAX || balance < -money::EXTERNAL_MAX {
         return Err(Refusal::BalanceOverflow(account.id));
     }
     let balance = account.currency.exact(balance);

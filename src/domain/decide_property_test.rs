@@ -11,7 +11,7 @@ use proptest::test_runner::TestRunner;
 
 use super::*;
 use crate::domain::Name;
-use crate::money::{Currency, MAX, Sum};
+use crate::money::{Currency, EXTERNAL_MAX, MAX, Sum};
 
 const TENANTS: [TenantId; 2] = [TenantId(Uuid::from_u128(1)), TenantId(Uuid::from_u128(2))];
 const CODES: [&str; 3] = ["USD", "JPY", "KWD"];
@@ -337,7 +337,7 @@ proptest! {
         for (tenant, command, moment) in commands(&drafts) {
             let _either = decide(&mut books, tenant, &command, moment);
             for (_, account) in books.accounts() {
-                prop_assert!(account.balance.abs() <= MAX);
+                prop_assert!(account.balance <= MAX && account.balance >= -EXTERNAL_MAX);
                 prop_assert!(account.kind == AccountKind::External || account.balance >= Decimal::ZERO);
                 prop_assert!(account.status != AccountStatus::Closed || account.balance.is_zero());
             }
