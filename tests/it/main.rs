@@ -39,3 +39,5 @@ mod constraints;
 mod migrations;
 mod sql;
 mod crash;
+mod database_down;
+mod overload;
