@@ -3,7 +3,7 @@
 //! It has a thread and a runtime of its own, so it works from any test, and ends when it is dropped. A switch acts on
 //! running and new connections alike, until the next one is thrown.
 //!
-//! To make a crash "after the commit and before the answer" no fault point in the product is needed:
+//! With it a crash "after the commit and before the answer" needs no fault point in the product:
 //! `proxy.hold_after_seeing(b"COMMIT")` lets everything through, the commit itself too, but not the news of it.
 
 use std::fmt::Display;
@@ -25,14 +25,12 @@ const CHUNK: usize = 16 * 1024;
 const GARBAGE: &[u8] = b"\0 this is neither PostgreSQL nor Redis\r\n";
 
 enum Mode {
-    Pass,
-    HoldReplies,
-    HoldAfter(Vec<u8>),
-    DropReplies,
     Delay(Duration),
-    Cut,
+    Replace(&'static [u8]),
+    Hold,
+    HoldAfter(Vec<u8>),
     Freeze,
-    Garbage,
+    Cut,
     End,
 }
 
@@ -51,19 +49,19 @@ pub struct Proxy {
 
 impl Proxy {
     /// Starts a proxy before `upstream` (a `SocketAddr` or `host:port`) on a free port of the loopback.
-    #[expect(clippy::expect_used, reason = "without its proxy, no caller can go on")]
+    #[expect(clippy::expect_used, reason = "nobody who needs a proxy can go on without it")]
     pub fn start(upstream: impl Display) -> Self {
-        let (upstream, mode) = (upstream.to_string(), Mode::Pass);
+        let upstream = upstream.to_string();
+        let mode = Mode::Delay(Duration::ZERO);
         let switch = Arc::new(watch::Sender::new(Switch { mode, cuts: 0 }));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a socket that doesn't block");
         let address = listener.local_addr().expect("the port's number");
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_all().build().expect("a runtime");
-        let accepting = Arc::clone(&switch);
-        let body = move || runtime.block_on(accept(listener, upstream, accepting));
-        let builder = std::thread::Builder::new().name("proxy".to_owned());
-        let thread = Some(builder.spawn(body).expect("a thread"));
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("a runtime");
+        let shared = Arc::clone(&switch);
+        let run = move || runtime.block_on(accept(listener, &upstream, &shared));
+        let thread = Some(std::thread::spawn(run));
         Self {
             address,
             switch,
@@ -78,38 +76,37 @@ impl Proxy {
 
     /// Everything goes through, first of all what was withheld.
     pub fn pass(&self) {
-        self.set(Mode::Pass);
+        self.set(Mode::Delay(Duration::ZERO));
     }
 
-    /// What upstream says is withheld until `pass`; what the client says still goes through.
-    pub fn hold_replies(&self) {
-        self.set(Mode::HoldReplies);
-    }
-
-    /// `hold_replies` from the moment on that a client says `text`: upstream gets to hear it, and no answer to it comes back.
-    pub fn hold_after_seeing(&self, text: &[u8]) {
-        self.set(Mode::HoldAfter(text.to_vec()));
-    }
-
-    /// Are replies being withheld? Says whether a client has said the text of `hold_after_seeing`.
-    pub fn holds_replies(&self) -> bool {
-        matches!(self.switch.borrow().mode, Mode::HoldReplies)
-    }
-
-    /// What upstream says is swallowed, for ever.
-    pub fn drop_replies(&self) {
-        self.set(Mode::DropReplies);
-    }
-
-    /// What upstream says comes later by `delay`.
+    /// Replies come later by `delay`.
     pub fn delay(&self, delay: Duration) {
         self.set(Mode::Delay(delay));
     }
 
-    /// All connections are reset, and new ones are as soon as they are made, until `pass`.
-    pub fn cut(&self) {
-        self.switch.send_modify(|switch| switch.cuts += 1);
-        self.set(Mode::Cut);
+    /// Replies are withheld until `pass`; what the client says still goes through.
+    pub fn hold_replies(&self) {
+        self.set(Mode::Hold);
+    }
+
+    /// `hold_replies` from the moment that a client says `text`: upstream hears it, and the reply to it is withheld.
+    pub fn hold_after_seeing(&self, text: &[u8]) {
+        self.set(Mode::HoldAfter(text.to_vec()));
+    }
+
+    /// Are replies being withheld? So one learns that the text of `hold_after_seeing` has gone by.
+    pub fn holds_replies(&self) -> bool {
+        matches!(self.switch.borrow().mode, Mode::Hold)
+    }
+
+    /// Replies are swallowed, for ever.
+    pub fn drop_replies(&self) {
+        self.set(Mode::Replace(b""));
+    }
+
+    /// Replies become bytes that make no sense.
+    pub fn garbage(&self) {
+        self.set(Mode::Replace(GARBAGE));
     }
 
     /// Nothing moves in either direction, and nothing is closed: a host that hangs.
@@ -117,9 +114,10 @@ impl Proxy {
         self.set(Mode::Freeze);
     }
 
-    /// Upstream's replies are replaced by bytes that make no sense.
-    pub fn garbage(&self) {
-        self.set(Mode::Garbage);
+    /// All connections are reset, and new ones are as soon as they are made, until `pass`.
+    pub fn cut(&self) {
+        self.switch.send_modify(|switch| switch.cuts += 1);
+        self.set(Mode::Cut);
     }
 
     fn set(&self, mode: Mode) {
@@ -135,21 +133,17 @@ impl Drop for Proxy {
 }
 
 /// Connections are tasks of this thread's runtime, and end with it.
-async fn accept(listener: std::net::TcpListener, upstream: String, switch: Arc<watch::Sender<Switch>>) {
-    let Ok(listener) = TcpListener::from_std(listener) else {
-        return;
-    };
+#[expect(clippy::expect_used, reason = "as in start")]
+async fn accept(listener: std::net::TcpListener, upstream: &str, switch: &Arc<watch::Sender<Switch>>) {
+    let listener = TcpListener::from_std(listener).expect("a socket that this runtime can poll");
     let mut watching = switch.subscribe();
-    let accept_all = async {
-        loop {
-            if let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(connection(client, upstream.clone(), Arc::clone(&switch)));
-            }
+    loop {
+        tokio::select! {
+            _ = watching.wait_for(|switch| matches!(switch.mode, Mode::End)) => return,
+            accepted = listener.accept() => if let Ok((client, _)) = accepted {
+                tokio::spawn(connection(client, upstream.to_owned(), Arc::clone(switch)));
+            },
         }
-    };
-    tokio::select! {
-        () = accept_all => {}
-        _ = watching.wait_for(|switch| matches!(switch.mode, Mode::End)) => {}
     }
 }
 
@@ -158,10 +152,10 @@ async fn connection(mut client: TcpStream, upstream: String, switch: Arc<watch::
     let born = watching.borrow().cuts;
     tokio::select! {
         biased;
-        _ = watching.wait_for(|switch| switch.cuts != born || matches!(switch.mode, Mode::Cut | Mode::End)) => {}
+        _ = watching.wait_for(|switch| switch.cuts > born || matches!(switch.mode, Mode::Cut)) => {}
         relayed = relay(&mut client, &upstream, &switch) => if relayed.is_ok() { return },
     }
-    // Closes with a reset: an orderly end could be mistaken for upstream's own.
+    // Closes with a reset: an orderly end could be taken for upstream's own.
     drop(client.set_zero_linger());
 }
 
@@ -204,10 +198,11 @@ fn spring(switch: &watch::Sender<Switch>, recent: &mut Vec<u8>, chunk: &[u8]) {
         };
         recent.extend_from_slice(chunk);
         let seen = recent.windows(text.len().max(1)).any(|window| window == text);
-        let older = recent.len().saturating_sub(text.len().saturating_sub(1));
-        recent.drain(..older);
         if seen {
-            switch.mode = Mode::HoldReplies;
+            recent.clear();
+            switch.mode = Mode::Hold;
+        } else {
+            recent.drain(..recent.len().saturating_sub(text.len()));
         }
         seen
     });
@@ -218,29 +213,17 @@ async fn pass_replies(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, switch: &wa
     let mut chunk = Vec::with_capacity(CHUNK);
     loop {
         let ended = from.read_buf(&mut chunk).await? == 0;
-        let held = |switch: &Switch| matches!(switch.mode, Mode::HoldReplies | Mode::Freeze);
-        let delay = match &watching
-            .wait_for(|switch| !held(switch))
-            .await
-            .map_err(io::Error::other)?
-            .mode
-        {
-            Mode::Delay(delay) => *delay,
-            Mode::DropReplies => {
-                chunk.clear();
-                Duration::ZERO
-            }
-            Mode::Garbage => {
-                chunk.splice(.., GARBAGE.iter().copied());
-                Duration::ZERO
-            }
-            _ => Duration::ZERO,
+        let free = watching.wait_for(|switch| !matches!(switch.mode, Mode::Hold | Mode::Freeze));
+        let (delay, reply) = match free.await.map_err(io::Error::other)?.mode {
+            Mode::Delay(delay) => (delay, chunk.as_slice()),
+            Mode::Replace(bytes) => (Duration::ZERO, bytes),
+            _ => (Duration::ZERO, chunk.as_slice()),
         };
         tokio::time::sleep(delay).await;
         if ended {
             return to.shutdown().await;
         }
-        to.write_all(&chunk).await?;
+        to.write_all(reply).await?;
         chunk.clear();
     }
 }
