@@ -443,6 +443,7 @@ async fn replays_need_no_redis() {
 async fn a_hot_repeat_is_answered_while_all_workers_are_busy() {
     let app = App::setup()
         .flag("--engine-workers=1")
+        .flag("--redis-timeout=100ms")
         .flag("--lock-timeout=10s")
         .start()
         .await;

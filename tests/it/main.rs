@@ -28,3 +28,8 @@ mod sql;
 mod crash;
 mod database_down;
 mod overload;
+mod redis;
+mod audit;
+mod cleanup;
+mod cli;
+mod tidy;
