@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -63,11 +63,10 @@ fn number(reader: &mut impl BufRead, sign: char) -> Option<usize> {
 /// A word to Redis itself; its reply.
 fn ask_redis(words: &[&str]) -> String {
     let mut socket = TcpStream::connect(address_in(&redis_url())).unwrap();
-    let mut command = format!("*{}\r\n", words.len());
+    write!(socket, "*{}\r\n", words.len()).unwrap();
     for word in words {
-        command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        write!(socket, "${}\r\n{word}\r\n", word.len()).unwrap();
     }
-    socket.write_all(command.as_bytes()).unwrap();
     let mut reply = String::new();
     BufReader::new(socket).read_line(&mut reply).unwrap();
     reply
