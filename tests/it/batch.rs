@@ -16,8 +16,8 @@ use crate::support::database::settings;
 use crate::support::{TestDatabase, assert_books_balance, new_key};
 
 const RETENTION: Retention = Retention {
-    response: Duration::from_secs(24 * 3600),
-    tombstone: Duration::from_secs(90 * 24 * 3600),
+    response: Duration::from_hours(24),
+    tombstone: Duration::from_hours(90 * 24),
 };
 
 /// A database, the connection of a worker, and a tenant.

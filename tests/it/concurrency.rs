@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::{App, Client, Reply, assert_books_balance, new_key};
+use crate::support::app::until;
+use crate::support::{App, Client, Instance, Reply, assert_books_balance, new_key};
 
 fn with_status(replies: &[Reply], status: u16) -> usize {
     replies.iter().filter(|reply| reply.status == status).count()
@@ -88,7 +89,7 @@ async fn refunds_at_once_on_two_instances_never_exceed_the_payment_with_redis_an
 /// C6: without one global order of locks two payments in opposite directions wait for each other, and PostgreSQL kills one.
 #[tokio::test]
 async fn payments_in_circles_on_two_instances_make_no_deadlock_and_no_5xx() {
-    let app = App::setup().instances(2).flag("--engine-workers=4").start().await;
+    let mut app = App::setup().instances(2).flag("--engine-workers=4").start().await;
     let mut accounts = Vec::new();
     for _ in 0..3 {
         accounts.push(app.open_with("100.00").await);
@@ -120,6 +121,11 @@ async fn payments_in_circles_on_two_instances_make_no_deadlock_and_no_5xx() {
     for reply in &replies {
         assert!([201, 402, 422].contains(&reply.status), "{}", reply.shown());
     }
+    // A session hands over what it has counted when it ends.
+    app.instances.iter_mut().for_each(Instance::kill);
+    let sessions =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    until("all sessions to end", || app.database.number(sessions) == 0).await;
     let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
     assert_eq!(app.database.number(deadlocks), 0);
     assert_books_balance(&app.database);

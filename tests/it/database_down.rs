@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::support::app::{address_in, until_async};
-use crate::support::{App, Client, Proxy, TestDatabase, assert_books_balance, new_key};
+use crate::support::{App, Client, Proxy, Reply, TestDatabase, assert_books_balance, new_key};
 
 async fn behind_a_proxy(flags: &[&str]) -> (App, Proxy, String, String) {
     let database = TestDatabase::new();
@@ -174,6 +174,27 @@ async fn a_duplicate_waits_no_longer_than_the_limit_for_any_answer() {
     })
     .await;
     assert_eq!(app.database.number("SELECT count(*) FROM payments"), 1);
+    assert_books_balance(&app.database);
+}
+
+/// PostgreSQL hears everything and says nothing: the payments are executed, and nobody hears of it. All of them are found
+/// when it speaks again.
+#[tokio::test]
+async fn a_database_that_says_nothing_is_503_in_time_and_everything_is_found_later() {
+    let (app, proxy, payer, payee) = behind_a_proxy(&["--answer-timeout=1s"]).await;
+    let keys: Vec<String> = (0..20).map(|_| new_key()).collect();
+    let pay_all = async || join_all(keys.iter().map(|key| app.pay_under(key, &payer, &payee, "1.00"))).await;
+    proxy.hold_replies();
+    for reply in pay_all().await {
+        reply.problem(503, "unavailable");
+    }
+    proxy.pass();
+    until_async("all payments to be made", async || {
+        pay_all().await.iter().all(|reply| reply.status == 201)
+    })
+    .await;
+    assert!(pay_all().await.iter().all(Reply::is_replay));
+    assert_eq!(app.database.number("SELECT count(*) FROM payments"), 20);
     assert_books_balance(&app.database);
 }
 

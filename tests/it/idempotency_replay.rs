@@ -443,6 +443,7 @@ async fn replays_need_no_redis() {
 async fn a_hot_repeat_is_answered_while_all_workers_are_busy() {
     let app = App::setup()
         .flag("--engine-workers=1")
+        .flag("--redis-timeout=100ms")
         .flag("--lock-timeout=10s")
         .start()
         .await;
@@ -507,6 +508,27 @@ async fn a_key_that_another_instance_keeps_is_in_use() {
     let retry = app.pay_under(&key, &payer, &payee, "10.00").await;
     retry.created();
     assert!(!retry.is_replay());
+    assert_books_balance(&app.database);
+}
+
+/// And if that transaction commits, the one who waits sees what it has stored: here the answer to another request.
+#[tokio::test]
+async fn a_key_that_is_committed_while_a_request_waits_for_it_is_judged_by_what_was_stored() {
+    let app = App::start().await;
+    let (payer, payee) = pair(&app, "100.00").await;
+    let key = new_key();
+    let held = app.database.hold(&format!(
+        "INSERT INTO idempotency_keys (tenant_id, key, request_hash, request_path, response_code, response_body, created_at, expires_at, forget_at)
+         SELECT tenant_id, '{key}', sha256('x'), '/payments', 402, '{{}}', now(), now() + interval '1 day', now() + interval '1 day' FROM tenants"
+    ));
+    let waiting = tokio::spawn({
+        let (client, key, payer, payee) = (app.client.clone(), key.clone(), payer.clone(), payee.clone());
+        async move { client.pay_under(&key, &payer, &payee, "10.00").await }
+    });
+    until("the request to wait for the key", || app.database.waiting() == 1).await;
+    held.commit();
+    waiting.await.unwrap().problem(422, "idempotency_key_reused");
+    assert_eq!(count_payments(&app.database), 0);
     assert_books_balance(&app.database);
 }
 

@@ -56,6 +56,9 @@ async fn the_route_counts_with_its_path_parameters() {
     assert_eq!(app.get(&format!("/accounts/{one}")).await.text("status"), "frozen");
 }
 
+/// Fields with another value than in the first request.
+type Changes = Vec<(&'static str, Value)>;
+
 /// I4: a field that was forgotten in the hash can be changed under the same key, and nobody notices.
 #[tokio::test]
 async fn a_change_of_any_single_field_is_another_request() {
@@ -71,7 +74,7 @@ async fn a_change_of_any_single_field_is_another_request() {
     let account = json!({"currency": "USD", "name": "n", "reference": "r", "metadata": {"a": "1"}});
     let movement = json!({"amount": "1.00", "currency": "USD", "description": "d"});
     let refund = json!({"amount": "1.00", "reason": "r", "expected_refunded_amount": "0.00"});
-    let requests: [(String, Value, Vec<(&str, Value)>); 5] = [
+    let requests: [(String, Value, Changes); 5] = [
         (
             "/payments".to_owned(),
             pay,

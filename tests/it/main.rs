@@ -5,9 +5,8 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::disallowed_methods,
     clippy::too_many_lines,
-    reason = "a test stops at the first surprise, has clocks of its own, and tells one story from begin to end"
+    reason = "a test stops at the first surprise, and tells one story from begin to end"
 )]
 
 mod support;
@@ -41,3 +40,8 @@ mod sql;
 mod crash;
 mod database_down;
 mod overload;
+mod redis;
+mod audit;
+mod cleanup;
+mod cli;
+mod tidy;
