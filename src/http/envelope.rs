@@ -11,7 +11,7 @@ use actix_web::{Error, HttpMessage, HttpResponse, ResponseError};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::extract::{IDEMPOTENCY_KEY, idempotency_key};
+use super::headers::{IDEMPOTENCY_KEY, RequestId, idempotency_key};
 use crate::api::{Code, Problem};
 use crate::engine::{Answer, EngineError, Outcome};
 use crate::idempotency::Resource;
@@ -20,10 +20,6 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const IDEMPOTENT_REPLAYED: &str = "Idempotent-Replayed";
 const JSON: &str = "application/json";
 const PROBLEM_JSON: &str = "application/problem+json";
-
-/// Names a request in the log, in X-Request-Id and in the `instance` of a problem.
-#[derive(Clone, Copy)]
-pub(super) struct RequestId(pub Uuid);
 
 /// Around every request: gives it an id, turns a problem into its response, sets the headers that every answer has, counts.
 ///

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use actix_web::dev::Payload;
-use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
+use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use actix_web::web::{Bytes, Data};
 use actix_web::{FromRequest, HttpMessage, HttpRequest};
 use serde::de::DeserializeOwned;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::Service;
 use super::auth::Scope;
-use super::envelope::RequestId;
+use super::headers::{RequestId, idempotency_key};
 use super::page::{Cursor, List, PageQuery};
 use super::query::Query;
 use crate::api::{Code, Problem, body};
@@ -23,9 +23,6 @@ use crate::idempotency::{IdempotencyKey, KeyError, Request};
 
 /// How long a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Name of the header.
-pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 /// A `GET` of a tenant that may read.
 pub(super) struct Get {
@@ -93,16 +90,6 @@ impl Post {
 fn id_in(path: &actix_web::dev::Path<actix_web::dev::Url>) -> Result<Uuid, Problem> {
     body::read_uuid(path.get("id").unwrap_or_default())
         .map_err(|error| Problem::new(Code::MalformedRequest, format!("the id in the path {error}")))
-}
-
-/// The key of a request.
-pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, KeyError> {
-    let mut values = headers.get_all(IDEMPOTENCY_KEY);
-    let value = values.next().ok_or(KeyError::Missing)?;
-    if values.next().is_some() {
-        return Err(KeyError::Repeated);
-    }
-    IdempotencyKey::parse(value.as_bytes())
 }
 
 async fn admit(request: &HttpRequest, scope: Scope) -> Result<(Data<Service>, TenantId), Problem> {

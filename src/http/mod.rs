@@ -7,6 +7,7 @@ mod auth;
 mod entries;
 mod envelope;
 mod extract;
+mod headers;
 mod health;
 mod idempotency_keys;
 mod movements;

@@ -8,15 +8,14 @@ use std::sync::Arc;
 use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_ENCODING;
 use actix_web::web::Path;
-use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{Header, OpenApi, RefOr, Required};
+use utoipa::openapi::{OpenApi, RefOr, Required};
 use utoipa::{Modify, OpenApi as _};
 use utoipa_swagger_ui::Config;
 
-use super::openapi_problems::{self, Common};
+use super::openapi_problems::{self, Common, string, text};
 use super::{accounts, entries, health, idempotency_keys, movements, payments, refunds};
 use crate::api::problem::ProblemJson;
 use crate::api::{Code, Problem};
@@ -110,17 +109,6 @@ impl Modify for Everywhere {
             }
         }
     }
-}
-
-pub(super) fn text(description: &str) -> Header {
-    HeaderBuilder::new()
-        .schema(Some(string()))
-        .description(Some(description))
-        .build()
-}
-
-fn string() -> utoipa::openapi::Object {
-    ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).build()
 }
 
 /// `POST`: the key goes in, and comes back with the marker of a replay.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use rust_decimal::Decimal;
 use utoipa::openapi::example::ExampleBuilder;
+use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::{ContentBuilder, Header, Ref, RefOr, ResponseBuilder};
 use uuid::Uuid;
 
-use super::openapi::text;
 use crate::api::{Code, FieldError, Problem};
 
 /// Every `GET` that needs an API key.
@@ -164,4 +165,16 @@ fn example(code: Code) -> Problem {
         Code::IdempotencyKeyExpired => problem.with_resource(Some(format!("/payments/{EXAMPLE_ID}"))),
         _ => problem,
     }
+}
+
+/// A header that is a text.
+pub(super) fn text(description: &str) -> Header {
+    HeaderBuilder::new()
+        .schema(Some(string()))
+        .description(Some(description))
+        .build()
+}
+
+pub(super) fn string() -> utoipa::openapi::Object {
+    ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).build()
 }
