@@ -117,9 +117,11 @@ async fn a_frozen_database_with_500_requests_in_flight_is_503_in_time_and_all_re
         "recovered after {:?}",
         thawed.elapsed()
     );
-    for (reply, _) in pay_all().await {
-        assert_eq!(reply.status, 201, "{}", reply.shown());
-    }
+    // 500 at once are still more than the queue holds; who was refused comes again.
+    until_async("all payments to be made", async || {
+        pay_all().await.iter().all(|(reply, _)| reply.status == 201)
+    })
+    .await;
     assert_eq!(app.database.number("SELECT count(*) FROM payments"), 501);
     assert_eq!(app.balance(&payer).await, "499.00");
     assert_books_balance(&app.database);
