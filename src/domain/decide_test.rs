@@ -243,7 +243,6 @@ fn no_balance_passes_the_largest() {
     refuses(&mut books, &deposit(BOB), BalanceOverflow(BOB));
     // The largest is each account's, not the tenant's: the world outside may owe more.
     run(&mut books, &deposit(ALICE)).unwrap();
-
     let mut books = self::books([account(ALICE, "CLF", &MAX.to_string())]);
     assert_eq!(balance(&books, ALICE), MAX.to_string());
     let all = movement(ALICE, &MAX.to_string(), "CLF");

@@ -19,7 +19,7 @@ pub use self::outcome::{Answer, EngineError, Outcome};
 use self::transaction::{Answered, Step};
 use self::worker::{ALONE_LOCK_TIMEOUT, Queue, QueueError};
 pub use self::worker::{WorkerSettings, Workers};
-use crate::idempotency::{Record, Request, judge};
+use crate::idempotency::{Record, Request, Verdict, judge};
 use crate::redis_hint::RedisHint;
 use crate::storage::{Database, StorageError, idempotency_keys};
 
@@ -152,6 +152,13 @@ impl Engine {
                         replayed: false,
                     });
                 }
+                // An attempt of unknown outcome was committed after all: this is that attempt's own answer, no replay.
+                Ok(Answered::Known(Verdict::Replay(response))) if response.made(request.new_id) => {
+                    return Ok(Answer {
+                        response,
+                        replayed: false,
+                    });
+                }
                 Ok(Answered::Known(verdict)) => {
                     return settle(verdict).unwrap_or_else(|| Err(unavailable("the key is being forgotten just now")));
                 }
@@ -176,7 +183,7 @@ impl Engine {
                 tracing::warn!(request_id = %request.id, error = %failure.error, "gave up on a command");
                 return Err(match failure.step {
                     Step::Claim if waited_for_lock => EngineError::InUse,
-                    _ => unavailable(&failure.error.to_string()),
+                    _ => unavailable(told(&failure.error)),
                 });
             }
             metrics::counter!("payonce_retries_total").increment(1);
@@ -185,6 +192,15 @@ impl Engine {
             quick_retries += u32::from(!waited_for_lock);
             suspect = true;
         }
+    }
+}
+
+/// What a caller is told of a database error. Its own words, which may name hosts and users, are for the log.
+fn told(error: &StorageError) -> &'static str {
+    match error {
+        StorageError::Unreachable(_) => "the database is out of reach; nothing was executed",
+        StorageError::OutcomeUnknown(_) => "the connection to the database was lost during the commit",
+        StorageError::RolledBack(_) | StorageError::Broken(_) => "it was rolled back",
     }
 }
 

@@ -260,7 +260,10 @@ async fn a_commit_whose_reply_is_cut_off_is_found_out_under_the_same_key() {
         assert!(!paying.is_finished());
         proxy.cut();
         proxy.pass();
-        assert_done_or_try_again(&paying.await.unwrap());
+        let answer = paying.await.unwrap();
+        assert_done_or_try_again(&answer);
+        // The engine asked again under the key and found its own work: to the caller that is the first answer.
+        assert!(!answer.is_replay());
         let retry = retry_until_paid(&app, &key, &payer, &payee).await;
         assert!(retry.is_replay());
         assert_eq!(app.database.number(PAYMENTS), round);
