@@ -10,6 +10,7 @@ use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Fatal, cleanup};
 use crate::config::ServeArgs;
@@ -79,6 +80,7 @@ pub fn start(args: &ServeArgs) -> Result<Running, Fatal> {
     .client_request_timeout(CLIENT_REQUEST_TIMEOUT)
     .keep_alive(KEEP_ALIVE)
     .shutdown_timeout(args.shutdown_timeout.as_secs())
+    .shutdown_signal(told_to_stop())
     .bind(&args.listen)
     .map_err(|error| format!("LISTEN: can't listen on {}: {error}", args.listen))?;
     let addresses = server.addrs();
@@ -110,6 +112,19 @@ pub fn run(args: &ServeArgs) -> Result<(), Fatal> {
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+/// SIGTERM or SIGINT. Left to itself, actix would drop the connections of requests that are under way on SIGINT.
+async fn told_to_stop() {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        // The signals then end the process, as they do by themselves.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
 }
 
 /// One registry a process.
