@@ -5,6 +5,10 @@
 # The targets share the cargo lock, and `ci` is a sequence.
 .NOTPARALLEL:
 
+# One build for `demo` and `run`. Without the example its dependencies would have other features, and cargo would compile
+# most of them, and payonce, a second time.
+build_release = cargo build --release --locked --bins --example demo
+
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
 
@@ -12,11 +16,11 @@ setup: ## makes sure of what a build needs (C linker, libpq)
 	@scripts/setup.sh
 
 demo: setup ## the double-charge scenario, start to finish; fails if any expectation does
-	cargo build --release --locked --bins --example demo
+	$(build_release)
 	scripts/with-services.sh cargo run --quiet --release --locked --example demo
 
 run: setup ## one instance with Swagger UI, an API key and two funded accounts, until Ctrl-C
-	cargo build --release --locked
+	$(build_release)
 	scripts/with-services.sh scripts/run.sh
 
 test: setup ## every test, against a real PostgreSQL and Redis

@@ -13,7 +13,7 @@ stopping=
 
 main() {
   require "scripts/run.sh" has_curl curl ca-certificates
-  "$payonce" migrate
+  "$payonce" migrate >/dev/null
   api_key=$("$payonce" api-key create --tenant demo --scopes read,write --quiet)
   choose_address
   serve
@@ -34,8 +34,9 @@ choose_address() {
   port_is_free 8080 || LISTEN=127.0.0.1:$(free_port)
 }
 
+# Its log shares the terminal with the guide: what the libraries tell of themselves is left out.
 serve() {
-  "$payonce" serve --listen "$LISTEN" &
+  RUST_LOG=${RUST_LOG:-warn,payonce=info} "$payonce" serve --listen "$LISTEN" >/dev/null &
   server=$!
   trap stop EXIT
   trap 'stopping=yes; tell_server_to_end' INT TERM HUP
@@ -48,7 +49,7 @@ serve() {
   done
 }
 
-# A server in the background ignores the terminal's Ctrl-C, so it is told with TERM, and finishes what is queued.
+# Whichever way this script ends; from the terminal's Ctrl-C the server has heard already. It finishes what is under way.
 tell_server_to_end() { kill -TERM "$server" 2>/dev/null || true; }
 stop() {
   tell_server_to_end
@@ -94,7 +95,7 @@ payonce is running. Ctrl-C stops it.
 
 Pay once. Paste it twice: the second answer is the first one again, and Bob has 5.00 more, not 10.00.
 
-curl -i $base/payments -H 'Authorization: Bearer $api_key' -H 'Idempotency-Key: $(new_key)' -H 'Content-Type: application/json' -d '{"payer_account_id":"$alice","payee_account_id":"$bob","amount":"5.00","currency":"USD"}'
+curl -iw '\n' $base/payments -H 'Authorization: Bearer $api_key' -H 'Idempotency-Key: $(new_key)' -H 'Content-Type: application/json' -d '{"payer_account_id":"$alice","payee_account_id":"$bob","amount":"5.00","currency":"USD"}'
 
 EOF
 }
