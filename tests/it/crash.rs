@@ -344,7 +344,10 @@ async fn a_frozen_instance_loses_its_locks_and_the_others_go_on() {
 async fn sigterm_with_requests_in_flight_answers_them_all_and_exits_with_0() {
     let mut app = App::setup()
         .flag("--lock-timeout=10s")
-        .flag("--idempotency-wait=20s")
+        .flag("--statement-timeout=30s")
+        .flag("--answer-timeout=60s")
+        // However the requests arrive, all but one for each worker stay in the queue, where they can be counted.
+        .flag("--batch-max=1")
         .start()
         .await;
     let (payer, payee) = (app.open_with("100.00").await, app.open("USD").await);
@@ -355,9 +358,9 @@ async fn sigterm_with_requests_in_flight_answers_them_all_and_exits_with_0() {
             tokio::spawn(async move { client.pay(&payer, &payee, "1.00").await })
         })
         .collect();
-    let requests = "payonce_queue_length";
+    let queued = "payonce_queue_length";
     until_async("all of them to be accepted", async || {
-        app.metric(requests, "").await >= 30
+        app.metric(queued, "").await >= 38
     })
     .await;
     app.instances[0].signal("TERM");
