@@ -33,8 +33,14 @@ enum Command {
         #[command(subcommand)]
         command: api_key::ApiKeyCommand,
     },
-    /// Prove the books; exit status 1 if anything is wrong
-    Audit(DatabaseArgs),
+    /// Prove the books; exit status 1 if anything is wrong, 2 if that could not be found out
+    Audit {
+        #[command(flatten)]
+        database: DatabaseArgs,
+        /// Print one JSON document: each law, the rows that were checked, and the first that breaks it
+        #[arg(long)]
+        json: bool,
+    },
     /// Erase expired responses and delete old tombstones, once
     Cleanup(DatabaseArgs),
     /// Print the OpenAPI document
@@ -62,7 +68,7 @@ fn run(command: Command) -> Result<ExitCode, Fatal> {
             }
         }
         Command::ApiKey { database, command } => api_key::run(&database.settings(), &command)?,
-        Command::Audit(database) => return audit::run(&database.settings()),
+        Command::Audit { database, json } => return Ok(audit::run(&database.settings(), json)),
         Command::Cleanup(database) => cleanup::run(&database.settings())?,
         Command::Openapi => print!("{}", http::openapi::json()?),
     }

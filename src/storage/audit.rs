@@ -1,156 +1,256 @@
-//! One query for each law of the books. A query finds the first row that breaks its law; none found is the proof.
+//! Reads the books and checks the [laws](LAWS): each table once, in the order of its key, a slice at a time, all in one snapshot.
+//!
+//! One slice is all that PostgreSQL holds in memory, and its last key all that we do: an audit of a hundred million rows needs no
+//! more than one of a hundred. And the plan is known beforehand, for all but an index is switched off: the rows come in the order of one, and
+//! what a law needs to each of them is looked up by one. Left to itself, the planner would now and then read a whole table for
+//! each slice, on statistics from the time when the table was small.
 
+use chrono::{DateTime, Utc};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_query;
-use diesel::sql_types::Text;
+use diesel::sql_types::{BigInt, Jsonb, Nullable, Text};
+use serde_json::Value;
 
-/// Something that must hold for all rows at all times.
-#[derive(Debug, Clone, Copy)]
-pub struct Law {
-    /// What must hold.
-    pub law: &'static str,
-    /// Finds rows that break it, as one text column `broken`; the first is enough.
-    query: &'static str,
+use super::entries;
+use super::laws::{Check, Law, Table};
+
+pub use super::laws::LAWS;
+
+/// Rows in a slice: a small part of a second. Larger ones are no faster.
+pub const SLICE: i64 = 5000;
+
+/// One backend on one core, and no time spent on compiling: the payments need the others.
+const MODEST: &str = "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off";
+
+/// For [`Check::Slices`]: nothing but an index.
+const LOOK_UP: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; \
+                       SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+
+/// For [`Check::Whole`]: nothing but hashes, whose cost does not explode when the statistics are wrong.
+const HASH: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on; \
+                    SET LOCAL enable_hashjoin = on; SET LOCAL enable_nestloop = off; \
+                    SET LOCAL work_mem = '64MB'";
+
+/// What an audit found.
+#[derive(Debug)]
+pub struct Report {
+    /// The moment whose books were read.
+    pub at: DateTime<Utc>,
+    /// Each law.
+    pub laws: Vec<Checked>,
 }
 
-/// All laws.
-pub const LAWS: &[Law] = &[
-    Law {
-        law: "each balance is the sum of its entries",
-        query: "SELECT format('account %s has balance %s, its entries sum up to %s', a.id, a.balance, coalesce(e.sum, 0)) AS broken \
-                FROM accounts a \
-                LEFT JOIN (SELECT tenant_id, account_id, sum(amount) AS sum FROM ledger_entries GROUP BY 1, 2) e \
-                     ON e.tenant_id = a.tenant_id AND e.account_id = a.id \
-                WHERE a.balance <> coalesce(e.sum, 0)",
-    },
-    Law {
-        law: "each account's entries are numbered 1, 2, 3, … without a gap, up to its entry count",
-        query: "SELECT format('account %s has %s entries, numbered up to %s, and counts %s', a.id, coalesce(e.n, 0), coalesce(e.last, 0), a.entry_count) AS broken \
-                FROM accounts a \
-                LEFT JOIN (SELECT tenant_id, account_id, count(*) AS n, count(DISTINCT entry_no) AS numbers, max(entry_no) AS last \
-                           FROM ledger_entries GROUP BY 1, 2) e ON e.tenant_id = a.tenant_id AND e.account_id = a.id \
-                WHERE (coalesce(e.n, 0), coalesce(e.numbers, 0), coalesce(e.last, 0)) <> (a.entry_count, a.entry_count, a.entry_count)",
-    },
-    Law {
-        law: "each entry's balance is the one before plus its amount",
-        query: "SELECT format('entry %s of account %s: %s after %s and %s', entry_no, account_id, balance_after, before, amount) AS broken \
-                FROM (SELECT *, coalesce(lag(balance_after) OVER (PARTITION BY tenant_id, account_id ORDER BY entry_no), 0) AS before \
-                      FROM ledger_entries) e \
-                WHERE balance_after <> before + amount",
-    },
-    Law {
-        law: "each account's entries are in the order of their times",
-        query: "SELECT format('entry %s of account %s is older than the one before', entry_no, account_id) AS broken \
-                FROM (SELECT *, lag(created_at) OVER (PARTITION BY tenant_id, account_id ORDER BY entry_no) AS before \
-                      FROM ledger_entries) e \
-                WHERE created_at < before",
-    },
-    Law {
-        law: "no standard account was ever below zero",
-        query: "SELECT format('account %s had %s after entry %s', a.id, e.balance_after, e.entry_no) AS broken \
-                FROM ledger_entries e JOIN accounts a ON a.tenant_id = e.tenant_id AND a.id = e.account_id \
-                WHERE a.kind = 'standard' AND e.balance_after < 0",
-    },
-    Law {
-        law: "in each tenant and currency debits are credits: all balances sum up to zero",
-        query: "SELECT format('tenant %s is out of balance by %s %s', tenant_id, sum(balance), currency) AS broken \
-                FROM accounts GROUP BY tenant_id, currency HAVING sum(balance) <> 0",
-    },
-    Law {
-        law: "each transfer is in the currency of its accounts",
-        query: "SELECT format('transfer %s is in %s', t.id, t.currency) AS broken FROM transfers t \
-                LEFT JOIN accounts d ON d.tenant_id = t.tenant_id AND d.id = t.debit_account_id AND d.currency = t.currency \
-                LEFT JOIN accounts c ON c.tenant_id = t.tenant_id AND c.id = t.credit_account_id AND c.currency = t.currency \
-                WHERE d.id IS NULL OR c.id IS NULL",
-    },
-    Law {
-        law: "each payment has exactly its transfer, and each such transfer its payment",
-        query: "SELECT format('payment %s and its transfer differ, or one is missing', coalesce(p.id, t.id)) AS broken \
-                FROM payments p FULL JOIN (SELECT * FROM transfers WHERE kind = 'payment') t ON t.tenant_id = p.tenant_id AND t.id = p.id \
-                WHERE (p.payer_account_id, p.payee_account_id, p.amount, p.currency, p.created_at) \
-                      IS DISTINCT FROM (t.debit_account_id, t.credit_account_id, t.amount, t.currency, t.created_at)",
-    },
-    Law {
-        law: "each refund has exactly its transfer, back from payee to payer, and each such transfer its refund",
-        query: "SELECT format('refund %s and its transfer differ, or one is missing', coalesce(r.id, t.id)) AS broken \
-                FROM (SELECT r.*, p.payer_account_id, p.payee_account_id, p.currency \
-                      FROM refunds r JOIN payments p ON p.tenant_id = r.tenant_id AND p.id = r.payment_id) r \
-                FULL JOIN (SELECT * FROM transfers WHERE kind = 'refund') t ON t.tenant_id = r.tenant_id AND t.id = r.id \
-                WHERE (r.payee_account_id, r.payer_account_id, r.amount, r.currency, r.created_at) \
-                      IS DISTINCT FROM (t.debit_account_id, t.credit_account_id, t.amount, t.currency, t.created_at)",
-    },
-    Law {
-        law: "each refunded amount is the sum of the refunds and at most the payment",
-        query: "SELECT format('payment %s of %s has %s refunded, its refunds sum up to %s', p.id, p.amount, p.refunded_amount, coalesce(r.sum, 0)) AS broken \
-                FROM payments p \
-                LEFT JOIN (SELECT tenant_id, payment_id, sum(amount) AS sum FROM refunds GROUP BY 1, 2) r \
-                     ON r.tenant_id = p.tenant_id AND r.payment_id = p.id \
-                WHERE p.refunded_amount <> coalesce(r.sum, 0) OR p.refunded_amount > p.amount",
-    },
-    Law {
-        law: "deposits and withdrawals are against the external account, payments and refunds are not",
-        query: "SELECT format('transfer %s (%s) goes from %s to %s', t.id, t.kind, d.kind, c.kind) AS broken FROM transfers t \
-                JOIN accounts d ON d.tenant_id = t.tenant_id AND d.id = t.debit_account_id \
-                JOIN accounts c ON c.tenant_id = t.tenant_id AND c.id = t.credit_account_id \
-                WHERE (d.kind = 'external') <> (t.kind = 'deposit') OR (c.kind = 'external') <> (t.kind = 'withdrawal')",
-    },
-    Law {
-        law: "no closed account holds money",
-        query: "SELECT format('account %s is closed and holds %s', id, balance) AS broken FROM accounts WHERE status = 'closed' AND balance <> 0",
-    },
-    Law {
-        law: "no idempotency key is without an answer",
-        query: "SELECT format('key %s has no response', key) AS broken FROM idempotency_keys WHERE response_code IS NULL",
-    },
-    Law {
-        law: "each stored 201 has its resource",
-        query: "SELECT format('key %s answers 201, but its %s %s does not exist', k.key, k.resource_kind, k.resource_id) AS broken \
-                FROM idempotency_keys k \
-                LEFT JOIN transfers t ON t.tenant_id = k.tenant_id AND t.id = k.resource_id AND t.kind = k.resource_kind \
-                LEFT JOIN accounts a ON a.tenant_id = k.tenant_id AND a.id = k.resource_id AND k.resource_kind = 'account' \
-                WHERE (k.response_code = 201) AND t.id IS NULL AND a.id IS NULL",
-    },
-    Law {
-        law: "no two keys made the same resource",
-        query: "SELECT format('%s %s was made by %s keys', resource_kind, resource_id, count(*)) AS broken FROM idempotency_keys \
-                WHERE response_code = 201 GROUP BY tenant_id, resource_kind, resource_id HAVING count(*) > 1",
-    },
-    Law {
-        // How long keys are remembered is read off the keys themselves; it is never less than the shortest window. A
-        // transfer may be younger than its key by as long as it waited for locks.
-        law: "each transfer has the key that made it, as long as keys are remembered",
-        query: "SELECT format('%s %s was made without a key', t.kind, t.id) AS broken FROM transfers t \
-                LEFT JOIN idempotency_keys k ON k.tenant_id = t.tenant_id AND k.resource_id = t.id AND k.response_code = 201 \
-                WHERE k.key IS NULL AND t.created_at > now() + interval '10 minutes' \
-                      - coalesce((SELECT min(forget_at - created_at) FROM idempotency_keys), interval '1 hour')",
-    },
-];
+/// A law and what came of it.
+#[derive(Debug)]
+pub struct Checked {
+    /// The law.
+    pub law: &'static Law,
+    /// How many rows of its table were checked: all of them, or those up to the end of the slice that broke it.
+    pub rows: i64,
+    /// The first row that breaks it: an object of `tenant_id`, `at` (ids by name), `expected` and `found`.
+    pub broken: Option<Value>,
+}
 
-/// Prepares a session for the laws. They compare whole tables, and for that only a hash join is right: its cost does not explode when
-/// the planner's statistics lag behind a fast-growing table, as those of nested loops and merge joins over one tenant do.
+/// Checks all laws on the books as they are at this moment. Whatever is paid meanwhile is not seen and not held up.
+/// `progress` is told how many rows are done, and of how many.
 ///
 /// # Errors
 /// Diesel's.
-pub fn prepare(connection: &mut PgConnection) -> QueryResult<()> {
-    connection.batch_execute("SET enable_nestloop = off; SET enable_mergejoin = off")
+#[expect(
+    clippy::disallowed_methods,
+    reason = "one snapshot for many reads; it writes nothing, so there is nothing that it could split"
+)]
+pub fn run(connection: &mut PgConnection, progress: impl FnMut(i64, i64)) -> QueryResult<Report> {
+    connection
+        .build_transaction()
+        .repeatable_read()
+        .read_only()
+        .run(|connection| check(connection, SLICE, progress))
 }
 
-#[derive(QueryableByName)]
-struct Broken {
-    #[diesel(sql_type = Text)]
-    broken: String,
+/// The same in a transaction of the caller, with slices of so many rows: at least 2.
+///
+/// # Errors
+/// Diesel's.
+pub fn check(connection: &mut PgConnection, size: i64, mut progress: impl FnMut(i64, i64)) -> QueryResult<Report> {
+    connection.batch_execute(MODEST)?;
+    let at = entries::now(connection)?;
+    let mut laws: Vec<Checked> = LAWS.iter().map(Checked::not_yet).collect();
+    let (mut done, mut total) = (0, 0);
+    for table in Table::ALL {
+        let rows = table.count(connection)?;
+        total += table.order().map_or(0, |_| rows);
+        for checked in laws.iter_mut().filter(|checked| checked.is(table, Check::Whole)) {
+            checked.rows = rows;
+            total += rows;
+        }
+    }
+    let mut advance = |rows| {
+        done += rows;
+        progress(done, total);
+    };
+    advance(0);
+    connection.batch_execute(LOOK_UP)?;
+    for table in Table::ALL {
+        walk(connection, table, size, &mut laws, &mut advance)?;
+    }
+    connection.batch_execute(HASH)?;
+    for checked in laws.iter_mut().filter(|checked| checked.law.check == Check::Whole) {
+        checked.broken = checked.law.first_broken(connection)?;
+        advance(checked.rows);
+    }
+    Ok(Report { at, laws })
+}
+
+/// Asks of all rows of a table, slice by slice, all the laws that are not broken yet.
+fn walk(
+    connection: &mut PgConnection,
+    table: Table,
+    size: i64,
+    laws: &mut [Checked],
+    advance: &mut impl FnMut(i64),
+) -> QueryResult<()> {
+    let Some(order) = table.order() else { return Ok(()) };
+    let mut after = None;
+    loop {
+        let holds = |checked: &&mut Checked| checked.is(table, Check::Slices) && checked.broken.is_none();
+        let mut holding: Vec<&mut Checked> = laws.iter_mut().filter(holds).collect();
+        let asked: Vec<&Law> = holding.iter().map(|checked| checked.law).collect();
+        let mut slice: Slice = sql_query(table.slice(order, size, after.as_deref(), &asked)).get_result(connection)?;
+        for checked in &mut holding {
+            checked.rows += slice.rows;
+            checked.broken = Some(slice.broken[checked.law.id].take()).filter(|row| !row.is_null());
+        }
+        advance(slice.rows);
+        // Where thousands of entries have one and the same number, there is no way on. That law is broken then.
+        if slice.rows < size || slice.last == after {
+            return Ok(());
+        }
+        after = slice.last;
+    }
+}
+
+impl Checked {
+    fn not_yet(law: &'static Law) -> Self {
+        Self {
+            law,
+            rows: 0,
+            broken: None,
+        }
+    }
+
+    fn is(&self, table: Table, check: Check) -> bool {
+        self.law.over == table && self.law.check == check
+    }
 }
 
 impl Law {
-    /// The first row that breaks the law, in words.
-    ///
-    /// # Errors
-    /// Diesel's.
-    pub fn first_broken(self, connection: &mut PgConnection) -> QueryResult<Option<String>> {
-        let first: Option<Broken> = sql_query(format!("{} LIMIT 1", self.query))
-            .get_result(connection)
-            .optional()?;
-        Ok(first.map(|row| row.broken))
+    /// An SQL expression: the first row that breaks it, or NULL.
+    fn sql(&self) -> String {
+        format!("(SELECT to_jsonb(broken) FROM ({}) broken LIMIT 1)", self.query)
+    }
+
+    fn first_broken(&self, connection: &mut PgConnection) -> QueryResult<Option<Value>> {
+        let first: First = sql_query(format!("SELECT {} AS broken", self.sql())).get_result(connection)?;
+        Ok(first.broken)
+    }
+}
+
+#[derive(QueryableByName)]
+struct First {
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    broken: Option<Value>,
+}
+
+#[derive(QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    rows: i64,
+}
+
+/// What is said about a slice.
+#[derive(QueryableByName)]
+struct Slice {
+    #[diesel(sql_type = BigInt)]
+    rows: i64,
+    /// The key of its last row, as literals that PostgreSQL has quoted itself.
+    #[diesel(sql_type = Nullable<Text>)]
+    last: Option<String>,
+    /// For each law the first row that breaks it, or null.
+    #[diesel(sql_type = Jsonb)]
+    broken: Value,
+}
+
+impl Table {
+    const ALL: [Self; 6] = [
+        Self::Accounts,
+        Self::Entries,
+        Self::Transfers,
+        Self::Payments,
+        Self::Refunds,
+        Self::Keys,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Accounts => "accounts",
+            Self::Entries => "ledger_entries",
+            Self::Transfers => "transfers",
+            Self::Payments => "payments",
+            Self::Refunds => "refunds",
+            Self::Keys => "idempotency_keys",
+        }
+    }
+
+    /// For a walk: the columns of its key, and what else the laws look at. Idempotency keys have no order to walk in.
+    fn order(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Accounts => Some(("tenant_id, id", "status, balance, entry_count")),
+            Self::Entries => Some((
+                "tenant_id, account_id, entry_no",
+                "id, amount, balance_after, created_at, \
+                 lag(entry_no) OVER (PARTITION BY tenant_id, account_id ORDER BY entry_no) AS before_no, \
+                 lag(balance_after) OVER (PARTITION BY tenant_id, account_id ORDER BY entry_no) AS before_balance, \
+                 lag(created_at) OVER (PARTITION BY tenant_id, account_id ORDER BY entry_no) AS before_at",
+            )),
+            Self::Transfers => Some(("tenant_id, id", "kind, debit_account_id, credit_account_id, currency")),
+            Self::Payments => Some((
+                "tenant_id, id",
+                "payer_account_id, payee_account_id, currency, amount, refunded_amount, created_at",
+            )),
+            Self::Refunds => Some(("tenant_id, id", "payment_id, amount, created_at")),
+            Self::Keys => None,
+        }
+    }
+
+    fn count(self, connection: &mut PgConnection) -> QueryResult<i64> {
+        let count: Count = sql_query(format!("SELECT count(*) AS rows FROM {}", self.name())).get_result(connection)?;
+        Ok(count.rows)
+    }
+
+    /// The statement that reads the rows that come after a key, and asks these laws of them.
+    fn slice(self, (key, columns): (&str, &str), size: i64, after: Option<&str>, laws: &[&Law]) -> String {
+        let name = self.name();
+        let (begin, overlap) = match after {
+            None => (String::new(), 0),
+            // An entry is compared with the one before it: the last one of the slice before is read again, and passed over.
+            Some(after) if self == Self::Entries => (format!("WHERE ({key}) >= ({after})"), 1),
+            Some(after) => (format!("WHERE ({key}) > ({after})"), 0),
+        };
+        let last: Vec<String> = key
+            .split(", ")
+            .map(|column| format!("quote_literal({column})"))
+            .collect();
+        let laws: Vec<String> = laws.iter().map(|law| format!("'{}', {}", law.id, law.sql())).collect();
+        format!(
+            "WITH slice AS MATERIALIZED \
+                 (SELECT {key}, {columns} FROM {name} {begin} ORDER BY {key} LIMIT {size} OFFSET {overlap}) \
+             SELECT (SELECT count(*) FROM slice) AS rows, \
+                    (SELECT concat_ws(', ', {}) FROM slice ORDER BY ({key}) DESC LIMIT 1) AS last, \
+                    jsonb_build_object({}) AS broken",
+            last.join(", "),
+            laws.join(", "),
+        )
     }
 }

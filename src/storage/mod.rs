@@ -11,6 +11,7 @@ pub mod connection;
 pub mod entries;
 pub mod error;
 pub mod idempotency_keys;
+pub mod laws;
 pub mod payments;
 pub mod refunds;
 mod rows;
