@@ -19,7 +19,7 @@ use crate::storage::{DatabaseSettings, StorageError, connect};
 const NO_LIMIT: Duration = Duration::ZERO;
 
 /// How long an audit that has been stopped (with Ctrl-Z, say) may keep its snapshot, which `VACUUM` has to heed.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 /// Exit status of an audit that could not be carried out.
 const NOT_DONE: u8 = 2;
@@ -44,18 +44,16 @@ fn audit(settings: &DatabaseSettings, progress: impl FnMut(i64, i64)) -> Result<
 fn in_words(report: &Report) -> Vec<String> {
     let broken = report.laws.iter().filter_map(|checked| {
         let row = checked.broken.as_ref()?;
-        let named: String = row["at"].as_object().into_iter().flatten().map(named).collect();
-        let (tenant, expected, found) = (text(&row["tenant_id"]), text(&row["expected"]), text(&row["found"]));
-        let law = checked.law.law;
+        let field = |name| row.get(name).map_or_else(String::new, text);
+        let ids = row.get("at").and_then(Value::as_object).into_iter().flatten();
+        let ids: Vec<String> = ids.map(|(name, id)| format!("{name} {}", text(id))).collect();
+        let (law, ids, tenant) = (checked.law.law, ids.join(", "), field("tenant_id"));
+        let (expected, found) = (field("expected"), field("found"));
         Some(format!(
-            "{law}: {named}tenant_id {tenant}: expected {expected}, found {found}"
+            "{law}: {ids}, tenant_id {tenant}: expected {expected}, found {found}"
         ))
     });
     broken.collect()
-}
-
-fn named((name, id): (&String, &Value)) -> String {
-    format!("{name} {}, ", text(id))
 }
 
 /// A string without its quotes.

@@ -119,8 +119,9 @@ fn walk(
         let asked: Vec<&Law> = holding.iter().map(|checked| checked.law).collect();
         let mut slice: Slice = sql_query(table.slice(order, size, after.as_deref(), &asked)).get_result(connection)?;
         for checked in &mut holding {
+            let answer = slice.broken.get_mut(checked.law.id).ok_or(diesel::NotFound)?;
+            checked.broken = Some(answer.take()).filter(|row| !row.is_null());
             checked.rows += slice.rows;
-            checked.broken = Some(slice.broken[checked.law.id].take()).filter(|row| !row.is_null());
         }
         advance(slice.rows);
         // Where thousands of entries have one and the same number, there is no way on. That law is broken then.
