@@ -15,7 +15,7 @@ pub fn cases() -> Vec<Case> {
             "a problem has its status, code and documentation, whatever brought it about",
             problems,
         ),
-        case("X11k", "so have the problems of API keys", problems_of_api_keys),
+        case("X11w", "so has the one of an API key that may only read", forbidden),
     ]
 }
 
@@ -26,7 +26,10 @@ async fn problems(service: Service) -> Checked {
     let pay = |amount: &str| api.pay(&payer, &payee, amount);
     let used = pay("1.00");
     let payment = used.clone().await?.created()?;
+    let nobody = api.with_api_key("nobody-knows-this-api-key");
     for (ask, status, code) in [
+        (nobody.get("/accounts"), 401, "unauthenticated"),
+        (nobody.open("USD"), 401, "unauthenticated"),
         (pay("1.00").with_body("{"), 400, "malformed_request"),
         (
             pay("1.00").with_body(r#"{"amount":"1.00","amount":"9.00"}"#),
@@ -83,12 +86,8 @@ async fn problems(service: Service) -> Checked {
     api.balance_is(&payer, "9.00").await
 }
 
-async fn problems_of_api_keys(service: Service) -> Checked {
-    let nobody = service.api.with_api_key("nobody-knows-this-api-key");
-    is_documented(nobody.get("/accounts"), 401, "unauthenticated").await?;
-    is_documented(nobody.open("USD"), 401, "unauthenticated").await?;
-    let reader = service.read_only()?;
-    is_documented(reader.open("USD"), 403, "forbidden").await
+async fn forbidden(service: Service) -> Checked {
+    is_documented(service.read_only()?.open("USD"), 403, "forbidden").await
 }
 
 async fn is_documented(ask: Ask, status: u16, code: &str) -> Checked {
