@@ -1,7 +1,7 @@
 # One command each. `make` alone lists them. The work is in scripts/; missing packages are installed or named there.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test conformance bench lint openapi openapi-check deny compose-check ci
+.PHONY: help setup demo run test conformance fuzz bench lint openapi openapi-check deny compose-check ci
 # The targets share the cargo lock, and `ci` is a sequence.
 .NOTPARALLEL:
 
@@ -29,6 +29,10 @@ test: setup ## every test, against a real PostgreSQL and Redis
 conformance: setup ## the score card of any service over HTTP: URL=… API_KEY=…; without URL, of two instances of our own
 	cargo build --locked --bins --example conformance
 	$(if $(URL),,scripts/with-services.sh) scripts/conformance.sh
+
+fuzz: setup ## schemathesis against the service by its OpenAPI document; FUZZ_EXAMPLES=1000 for the long form
+	cargo build --locked
+	scripts/with-services.sh scripts/fuzz.sh
 
 bench: setup ## payments/s over HTTP against pgbench with the same statements, in one run
 	cargo build --release --locked
