@@ -408,3 +408,7 @@ fn kind(value: &Value) -> &'static str {
 #[cfg(test)]
 #[path = "body_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "body_property_test.rs"]
+mod properties;
