@@ -11,8 +11,9 @@ schemathesis_version=4.32.5
 examples=${FUZZ_EXAMPLES:-200}
 seed=${FUZZ_SEED:-1}
 start_limit_seconds=30
-target=${CARGO_TARGET_DIR:-target}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 payonce=$target/debug/payonce
+document=$PWD/openapi/openapi.json
 venv=$target/schemathesis-$schemathesis_version
 
 main() {
@@ -85,10 +86,12 @@ create() {
   echo "${BASH_REMATCH[1]}"
 }
 
-fuzz() {
-  PYTHONPATH=$work PYTHONDONTWRITEBYTECODE=1 "$venv/bin/st" --config-file "$work/schemathesis.toml" run openapi/openapi.json --url "$base" \
+fuzz() (
+  # It leaves files where it runs.
+  cd "$work"
+  PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "$venv/bin/st" run "$document" --url "$base" \
     --header "Authorization: Bearer $api_key" --max-examples "$examples" --seed "$seed"
-}
+)
 
 answered() {
   curl -sS "$base/metrics" | sed -n 's/^payonce_http_request_seconds_count{.*status="\([0-9]*\)".*} \([0-9]*\)$/\1 \2/p' |

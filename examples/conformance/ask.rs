@@ -1,6 +1,6 @@
 //! A request in the making: `api.pay(…).under(key).with(…).await` sends it.
 
-use futures_util::future::{BoxFuture, FutureExt, try_join_all};
+use futures_util::future::{BoxFuture, FutureExt, join_all, try_join_all};
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value};
@@ -205,8 +205,11 @@ impl IntoFuture for Ask {
     }
 }
 
-/// Sends them all at the same time.
+/// Sends them all at the same time. Each gets its connection first; otherwise they would arrive one by one, as their
+/// connections come up, and hardly race.
 pub async fn at_once(asks: impl IntoIterator<Item = Ask>) -> Checked<Vec<Reply>> {
+    let asks: Vec<Ask> = asks.into_iter().collect();
+    join_all(asks.iter().map(|ask| ask.caller.get("/health/live").into_future())).await;
     try_join_all(asks.into_iter().map(Ask::into_future)).await
 }
 

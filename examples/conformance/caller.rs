@@ -11,6 +11,9 @@ use crate::card::{Checked, Miss};
 /// Far beyond what a caller should have to wait for any answer.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long an idle connection is used again: less than any service keeps one, which could close it just as a request is sent.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// The service that is examined, and as whom.
 #[derive(Clone)]
 pub struct Service {
@@ -86,7 +89,8 @@ impl Caller {
             ));
         };
         // A proxy from the environment would answer in the service's place.
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build();
+        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE);
+        let http = http.pool_idle_timeout(IDLE).build();
         Ok(Self {
             http: http.map_err(|error| error.to_string())?,
             api_key: api_key.to_owned(),

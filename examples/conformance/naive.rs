@@ -78,7 +78,9 @@ pub fn start(flaw: Flaw) -> std::io::Result<SocketAddr> {
     let books = Mutex::default();
     let bank = Data::new(Bank { flaw, books });
     let app = move || App::new().app_data(bank.clone()).default_service(web::to(serve));
-    let server = HttpServer::new(app).workers(1).disable_signals();
+    // No time limit for requests: a busy machine is not the flaw.
+    let server = HttpServer::new(app).client_request_timeout(Duration::ZERO);
+    let server = server.workers(1).disable_signals();
     let server = server.bind(("127.0.0.1", 0))?;
     let address = server.addrs().first().copied();
     tokio::spawn(server.run());
@@ -167,63 +169,66 @@ impl Bank {
     }
 
     fn decide(&self, books: &Books, tenant: &str, path: &str, body: &Value) -> Decision {
-        let find = |kind: &str, id: &str| books.find(tenant, &format!("/{kind}/{}", id.to_lowercase()));
         match path.split('/').skip(1).collect::<Vec<_>>().as_slice() {
             ["accounts"] => Ok(vec![make(
                 "accounts",
                 json!({"currency": body["currency"], "balance": "0.00", "status": "active"}),
             )]),
             ["accounts", id, "deposits"] => {
-                let mut account = find("accounts", id)?;
+                let mut account = books.find(tenant, "accounts", id)?;
                 let amount = self.amount(body, &account.1["currency"])?;
                 add(&mut account, amount)?;
                 let deposit = make("deposits", json!({"account_id": id, "amount": amount.to_string()}));
                 Ok(vec![deposit, account])
             }
-            ["payments"] => {
-                let account = |member: &str| find("accounts", text(&body[member]));
-                let (mut payer, mut payee) = (account("payer_account_id")?, account("payee_account_id")?);
-                if payer.0 == payee.0 && self.flaw != Flaw::PaysItself {
-                    return Err(no(422, "same_account"));
-                }
-                let amount = self.amount(body, &payer.1["currency"])?;
-                add(&mut payer, -amount)?;
-                add(&mut payee, amount)?;
-                let mut payment = body.clone();
-                payment["amount"] = json!(amount.to_string());
-                payment["refunded_amount"] = json!("0.00");
-                payment["status"] = json!("succeeded");
-                Ok(vec![make("payments", payment), payer, payee])
-            }
-            ["payments", id, "refunds"] => {
-                let mut payment = find("payments", id)?;
-                let account = |member: &str| find("accounts", text(&payment.1[member]));
-                let (mut payer, mut payee) = (account("payer_account_id")?, account("payee_account_id")?);
-                let refunded = decimal(&payment.1["refunded_amount"]);
-                let remaining = decimal(&payment.1["amount"]) - refunded;
-                let amount = match &body["amount"] {
-                    Value::Null => remaining,
-                    _ => self.amount(body, &payment.1["currency"])?,
-                };
-                if self.flaw != Flaw::RefundsAnything && (amount > remaining || remaining.is_zero()) {
-                    let mut refusal = no(422, "refund_exceeds_remaining");
-                    refusal.body["refundable_amount"] = json!(remaining.to_string());
-                    return Err(refusal);
-                }
-                add(&mut payee, -amount)?;
-                add(&mut payer, amount)?;
-                payment.1["refunded_amount"] = json!((refunded + amount).to_string());
-                let rest = remaining - amount;
-                payment.1["status"] = json!(if rest.is_zero() {
-                    "refunded"
-                } else {
-                    "partially_refunded"
-                });
-                let refund = make("refunds", json!({"payment_id": id, "amount": amount.to_string()}));
-                Ok(vec![refund, payment, payer, payee])
-            }
+            ["payments"] => self.pay(books, tenant, body),
+            ["payments", id, "refunds"] => self.refund(books, tenant, id, body),
             _ => Err(no(404, "not_found")),
         }
+    }
+
+    fn pay(&self, books: &Books, tenant: &str, body: &Value) -> Decision {
+        let account = |member: &str| books.find(tenant, "accounts", text(&body[member]));
+        let (mut payer, mut payee) = (account("payer_account_id")?, account("payee_account_id")?);
+        if payer.0 == payee.0 && self.flaw != Flaw::PaysItself {
+            return Err(no(422, "same_account"));
+        }
+        let amount = self.amount(body, &payer.1["currency"])?;
+        add(&mut payer, -amount)?;
+        add(&mut payee, amount)?;
+        let mut payment = body.clone();
+        payment["amount"] = json!(amount.to_string());
+        payment["refunded_amount"] = json!("0.00");
+        payment["status"] = json!("succeeded");
+        Ok(vec![make("payments", payment), payer, payee])
+    }
+
+    fn refund(&self, books: &Books, tenant: &str, id: &str, body: &Value) -> Decision {
+        let mut payment = books.find(tenant, "payments", id)?;
+        let account = |member: &str| books.find(tenant, "accounts", text(&payment.1[member]));
+        let (mut payer, mut payee) = (account("payer_account_id")?, account("payee_account_id")?);
+        let refunded = decimal(&payment.1["refunded_amount"]);
+        let remaining = decimal(&payment.1["amount"]) - refunded;
+        let amount = match &body["amount"] {
+            Value::Null => remaining,
+            _ => self.amount(body, &payment.1["currency"])?,
+        };
+        if self.flaw != Flaw::RefundsAnything && (amount > remaining || remaining.is_zero()) {
+            let mut refusal = no(422, "refund_exceeds_remaining");
+            refusal.body["refundable_amount"] = json!(remaining.to_string());
+            return Err(refusal);
+        }
+        add(&mut payee, -amount)?;
+        add(&mut payer, amount)?;
+        payment.1["refunded_amount"] = json!((refunded + amount).to_string());
+        let rest = remaining - amount;
+        payment.1["status"] = json!(if rest.is_zero() {
+            "refunded"
+        } else {
+            "partially_refunded"
+        });
+        let refund = make("refunds", json!({"payment_id": id, "amount": amount.to_string()}));
+        Ok(vec![refund, payment, payer, payee])
     }
 
     fn amount(&self, body: &Value, currency: &Value) -> Result<Decimal, Answer> {
@@ -254,20 +259,20 @@ impl Bank {
 }
 
 impl Books {
-    fn find(&self, tenant: &str, path: &str) -> Result<(String, Value), Answer> {
-        let found = self.resources.get(&format!("{tenant} {path}"));
-        let found = found.ok_or_else(|| no(404, "not_found"))?;
-        Ok((path.to_owned(), found.clone()))
+    fn find(&self, tenant: &str, kind: &str, id: &str) -> Result<(String, Value), Answer> {
+        let path = format!("/{kind}/{}", id.to_lowercase());
+        let found = self.resources.get(&format!("{tenant} {path}")).cloned();
+        found.map(|found| (path, found)).ok_or_else(|| no(404, "not_found"))
     }
 
     fn read(&self, tenant: &str, path: &str) -> Answer {
-        match self.find(tenant, path) {
-            Ok((_, body)) => Answer {
+        match self.resources.get(&format!("{tenant} {path}")).cloned() {
+            Some(body) => Answer {
                 status: 200,
                 location: None,
                 body,
             },
-            Err(refusal) => refusal,
+            None => no(404, "not_found"),
         }
     }
 

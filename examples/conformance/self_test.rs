@@ -1,14 +1,15 @@
 //! Can the cases fail? A small service that does most things right is run with one flaw after the other, and each flaw must
 //! make just those cases fail that are about it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::all_cases;
 use crate::caller::{Caller, Service};
-use crate::card::Miss;
+use crate::card::{Checked, Miss};
 use crate::naive::{self, API_KEYS, Flaw};
 
 type Ids = BTreeSet<&'static str>;
+type Outcomes = BTreeMap<&'static str, Checked>;
 
 /// Which cases each flaw must fail, of those that the service passes without it.
 const MUST_FAIL: [(Flaw, &str); 13] = [
@@ -33,14 +34,17 @@ const MAY_FAIL: (Flaw, &str) = (Flaw::ChecksThenActs, "I29");
 /// Did every flaw fail its cases, and no others?
 pub async fn run() -> Result<bool, String> {
     let runs = MUST_FAIL.map(|(flaw, _)| tokio::spawn(outcomes(flaw)));
-    let (passes, lacking) = outcomes(Flaw::None).await?;
+    let without = outcomes(Flaw::None).await?;
+    let passes: Ids = ids(&without, |outcome| outcome.is_ok());
+    let lacking: Ids = ids(&without, |outcome| matches!(outcome, Err(Miss::Wrong(_))));
     println!("A small service without a flaw passes {}.", list(&passes));
     println!("It knows only a part of the contract, and fails {}.", list(&lacking));
     let mut never_failed = passes.clone();
     let mut good = true;
     for ((flaw, must_fail), run) in MUST_FAIL.into_iter().zip(runs) {
-        let (_, failed) = run.await.map_err(|error| error.to_string())??;
-        let fails: Ids = failed.intersection(&passes).copied().collect();
+        let outcomes = run.await.map_err(|error| error.to_string())??;
+        let fails = ids(&outcomes, |outcome| matches!(outcome, Err(Miss::Wrong(_))));
+        let fails: Ids = fails.intersection(&passes).copied().collect();
         let must_fail: Ids = must_fail.split(' ').collect();
         let mut may_fail = must_fail.clone();
         may_fail.extend((flaw == MAY_FAIL.0).then_some(MAY_FAIL.1));
@@ -51,6 +55,9 @@ pub async fn run() -> Result<bool, String> {
         if !as_it_must {
             println!("  and must fail {}", list(&must_fail));
         }
+        for id in fails.difference(&may_fail) {
+            println!("  {id}: {:?}", outcomes.get(id));
+        }
     }
     if !never_failed.is_empty() {
         println!("✗ No flaw fails {}", list(&never_failed));
@@ -58,8 +65,8 @@ pub async fn run() -> Result<bool, String> {
     Ok(good && never_failed.is_empty())
 }
 
-/// The cases that a service with this flaw passes, and those that it fails.
-async fn outcomes(flaw: Flaw) -> Result<(Ids, Ids), String> {
+/// What comes of each case with a service that has this flaw.
+async fn outcomes(flaw: Flaw) -> Result<Outcomes, String> {
     let address = naive::start(flaw).map_err(|error| error.to_string())?;
     let [alice, bob] = API_KEYS;
     let api = Caller::new(&format!("http://{address}"), alice)?;
@@ -71,15 +78,16 @@ async fn outcomes(flaw: Flaw) -> Result<(Ids, Ids), String> {
         revoked: None,
         api,
     };
-    let (mut passed, mut failed) = (Ids::new(), Ids::new());
+    let mut outcomes = Outcomes::new();
     for case in all_cases() {
-        match case.run(&service).await.outcome {
-            Ok(()) => passed.insert(case.id),
-            Err(Miss::Wrong(_)) => failed.insert(case.id),
-            Err(Miss::Skipped(_)) => false,
-        };
+        outcomes.insert(case.id, case.run(&service).await.outcome);
     }
-    Ok((passed, failed))
+    Ok(outcomes)
+}
+
+fn ids(outcomes: &Outcomes, so: impl Fn(&Checked) -> bool) -> Ids {
+    let those = outcomes.iter().filter(|(_, outcome)| so(outcome));
+    those.map(|(id, _)| *id).collect()
 }
 
 fn list(ids: &Ids) -> String {
