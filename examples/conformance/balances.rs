@@ -1,5 +1,6 @@
 //! Balances under concurrency: never below zero, never stuck, never lost.
 
+use futures_util::future::try_join_all;
 use serde_json::json;
 
 use crate::ask::at_once;
@@ -71,13 +72,8 @@ async fn entries(service: Service) -> Checked {
 
 async fn circles(service: Service) -> Checked {
     let api = &service.api;
-    let mut accounts = Vec::new();
-    for _ in 0..3 {
-        accounts.push(api.account_with("1000.00").await?);
-    }
-    let [a, b, c] = accounts.as_slice() else {
-        unreachable!("three were opened")
-    };
+    let open = || api.account_with("1000.00");
+    let (a, b, c) = &tokio::try_join!(open(), open(), open())?;
     let ways = [(a, b), (b, a), (a, b), (b, c), (c, a)];
     for _ in 0..4 {
         let turns = ways.iter().cycle().take(65).enumerate();
@@ -96,10 +92,7 @@ async fn circles(service: Service) -> Checked {
 async fn one_payee(service: Service) -> Checked {
     let api = &service.api;
     let payee = api.account("USD").await?;
-    let mut payers = Vec::new();
-    for _ in 0..50 {
-        payers.push(api.account_with("1.00").await?);
-    }
+    let payers = try_join_all((0..50).map(|_| api.account_with("1.00"))).await?;
     let turns = payers.iter().enumerate();
     let replies = at_once(turns.map(|(turn, payer)| service.instance(turn).pay(payer, &payee, "1.00"))).await?;
     let made = replies.count(|reply| reply.created_now().is_ok());

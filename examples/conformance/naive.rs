@@ -45,7 +45,7 @@ pub enum Flaw {
 }
 
 /// How long [`Flaw::ChecksThenActs`] takes between its two steps: a round trip to a database, on a bad day.
-const BETWEEN: Duration = Duration::from_millis(50);
+const BETWEEN: Duration = Duration::from_millis(150);
 
 /// Each API key is a tenant.
 pub const API_KEYS: [&str; 2] = ["alice", "bob"];
