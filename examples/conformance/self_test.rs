@@ -35,7 +35,7 @@ const MAY_FAIL: (Flaw, &str) = (Flaw::ChecksThenActs, "I29");
 pub async fn run() -> Result<bool, String> {
     let runs = MUST_FAIL.map(|(flaw, _)| tokio::spawn(outcomes(flaw)));
     let without = outcomes(Flaw::None).await?;
-    let passes: Ids = ids(&without, |outcome| outcome.is_ok());
+    let passes: Ids = ids(&without, Result::is_ok);
     let lacking: Ids = ids(&without, |outcome| matches!(outcome, Err(Miss::Wrong(_))));
     println!("A small service without a flaw passes {}.", list(&passes));
     println!("It knows only a part of the contract, and fails {}.", list(&lacking));
