@@ -1,7 +1,7 @@
 # One command each. `make` alone lists them. The work is in scripts/; missing packages are installed or named there.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test bench lint openapi openapi-check deny compose-check ci
+.PHONY: help setup demo run test conformance fuzz bench lint openapi openapi-check deny compose-check ci
 # The targets share the cargo lock, and `ci` is a sequence.
 .NOTPARALLEL:
 
@@ -26,6 +26,14 @@ run: setup ## one instance with Swagger UI, an API key and two funded accounts, 
 test: setup ## every test, against a real PostgreSQL and Redis
 	scripts/with-services.sh scripts/test.sh
 
+conformance: setup ## the score card of any service over HTTP: URL=… API_KEY=…; without URL, of two instances of our own
+	cargo build --locked --bins --example conformance
+	$(if $(URL),,scripts/with-services.sh) scripts/conformance.sh
+
+fuzz: setup ## schemathesis against the service by its OpenAPI document; FUZZ_EXAMPLES=1000 for the long form
+	cargo build --locked
+	scripts/with-services.sh scripts/fuzz.sh
+
 bench: setup ## payments/s over HTTP against pgbench with the same statements, in one run
 	cargo build --release --locked
 	scripts/with-services.sh scripts/bench.sh
@@ -46,4 +54,4 @@ deny: ## licences, bans and sources of the dependencies (cargo-deny)
 compose-check: ## docker-compose.yml read by a parser
 	scripts/compose-check.sh
 
-ci: lint deny openapi-check compose-check test demo ## all of the above that can fail; what .ci/run calls
+ci: lint deny openapi-check compose-check test conformance demo ## all of the above that can fail; what .ci/run calls

@@ -89,9 +89,13 @@ fn end_at_once(outcome: Result<(), Fatal>) -> ! {
     signal_hook::low_level::exit(status)
 }
 
+/// What is logged unless `RUST_LOG` says otherwise. Bytes that are no HTTP are an error to actix, and whoever connects could
+/// fill the log with them.
+const LOG_FILTER: &str = "info,actix_http=off";
+
 /// To stderr, so that what a command prints can be piped. `RUST_LOG` sets the level.
 fn start_log(json: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

@@ -9,8 +9,9 @@ use std::fmt::Display;
 use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use uuid::Uuid;
 
 use super::{Code, FieldError, Problem, strict_json};
@@ -54,15 +55,15 @@ pub struct OpenAccountBody {
     currency: Value,
     /// 1 to 255 characters.
     #[serde(default)]
-    #[schema(required, value_type = String, min_length = 1, max_length = 255, example = "Alice")]
+    #[schema(required, value_type = String, min_length = 1, max_length = 255, example = "Alice", pattern = "^[^\\u0000]*$")]
     name: Value,
     /// The caller's own number, 1 to 255 characters.
     #[serde(default)]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 255)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 255, pattern = "^[^\\u0000]*$")]
     reference: Value,
     /// Up to 50 texts of up to 500 characters, keys of 1 to 40.
     #[serde(default)]
-    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({"table": "4"}))]
+    #[schema(schema_with = metadata_schema)]
     metadata: Value,
 }
 
@@ -105,7 +106,7 @@ pub struct MovementBody {
     currency: Value,
     /// Up to 500 characters.
     #[serde(default)]
-    #[schema(value_type = Option<String>, max_length = 500)]
+    #[schema(value_type = Option<String>, max_length = 500, pattern = "^[^\\u0000]*$")]
     description: Value,
 }
 
@@ -158,15 +159,15 @@ pub struct PayBody {
     currency: Value,
     /// Up to 500 characters.
     #[serde(default)]
-    #[schema(value_type = Option<String>, max_length = 500)]
+    #[schema(value_type = Option<String>, max_length = 500, pattern = "^[^\\u0000]*$")]
     description: Value,
     /// The caller's own number, 1 to 255 characters.
     #[serde(default)]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 255)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 255, pattern = "^[^\\u0000]*$")]
     reference: Value,
     /// Up to 50 texts of up to 500 characters, keys of 1 to 40.
     #[serde(default)]
-    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({"table": "4"}))]
+    #[schema(schema_with = metadata_schema)]
     metadata: Value,
 }
 
@@ -209,7 +210,7 @@ pub struct RefundBody {
     amount: Value,
     /// Up to 500 characters.
     #[serde(default)]
-    #[schema(value_type = Option<String>, max_length = 500)]
+    #[schema(value_type = Option<String>, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Value,
     /// Refuse with 412 unless exactly this much was refunded before.
     #[serde(default)]
@@ -246,6 +247,23 @@ impl RefundBody {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoBody {}
+
+/// Metadata as the document describes it.
+fn metadata_schema() -> Object {
+    let text = || {
+        ObjectBuilder::new()
+            .schema_type(SchemaType::new(Type::String))
+            .pattern(Some("^[^\\u0000]*$"))
+    };
+    ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
+        .description(Some("Up to 50 texts of up to 500 characters, keys of 1 to 40."))
+        .property_names(Some(text().min_length(Some(1)).max_length(Some(40)).build()))
+        .additional_properties(Some(text().max_length(Some(500))))
+        .max_properties(Some(50))
+        .examples([json!({"table": "4"})])
+        .build()
+}
 
 /// Collects what is wrong, so that a caller learns all of it at once. A getter returns `None` if it noted an error.
 #[derive(Default)]
@@ -390,3 +408,7 @@ fn kind(value: &Value) -> &'static str {
 #[cfg(test)]
 #[path = "body_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "body_property_test.rs"]
+mod properties;

@@ -41,7 +41,7 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
     get, path = "/accounts/{id}/balance", operation_id = "getBalance", tag = "accounts",
     params(
         ("id" = Uuid, Path, description = "The account"),
-        ("at" = Option<String>, Query, description = "RFC 3339 instant with an offset; without it: now", example = "2026-12-01T10:00:00Z"),
+        ("at" = Option<String>, Query, format = DateTime, description = "RFC 3339 instant with an offset; without it: now", example = "2026-12-01T10:00:00Z"),
     ),
     responses((status = 200, description = "What the account held", body = BalanceJson)),
 )]

@@ -14,7 +14,7 @@ use crate::storage::idempotency_keys;
 /// For incidents: was the request executed, what was it answered, what came of it?
 #[utoipa::path(
     get, path = "/idempotency-keys/{key}", operation_id = "getIdempotencyKey", tag = "idempotency",
-    params(("key" = String, Path, description = "The key, bare and percent-encoded", example = "order-4711")),
+    params(("key" = String, Path, min_length = 1, max_length = 255, pattern = "^[!-+\\--~]+$", description = "The key, bare and percent-encoded", example = "order-4711")),
     responses((status = 200, description = "What is remembered", body = RecordJson)),
 )]
 pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_ENCODING;
 use actix_web::web::Path;
+use utoipa::openapi::link::Link;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -106,6 +107,12 @@ impl Modify for Everywhere {
             if let Some(post) = &mut item.post {
                 add_key(post);
                 openapi_problems::add(post, Common::Post);
+                // A refund without a body is one of all that remains.
+                if let Some(RefOr::T(body)) = &mut post.request_body
+                    && post.operation_id.as_deref() == Some("createRefund")
+                {
+                    body.required = Some(Required::False);
+                }
             }
         }
     }
@@ -119,7 +126,7 @@ fn add_key(operation: &mut Operation) {
         .schema_type(SchemaType::new(Type::String))
         .min_length(Some(1))
         .max_length(Some(255))
-        .pattern(Some("^[!-+\\--~]+$"))
+        .pattern(Some(r#"^([!#-+\--~][!-+\--~]*|"([!#-+\--\[\]-~]|\\["\\])+")$"#))
         .build();
     let parameter = ParameterBuilder::new()
         .name("Idempotency-Key")
@@ -143,8 +150,35 @@ fn add_key(operation: &mut Operation) {
                 response
                     .headers
                     .insert("Location".to_owned(), text("Where it can be read").into());
+                for next in next_operations(operation.operation_id.as_deref().unwrap_or_default()) {
+                    let link = Link::builder()
+                        .operation_id(*next)
+                        .parameter("id", "$response.body#/id");
+                    response.links.insert((*next).to_owned(), link.build().into());
+                }
             }
         }
+    }
+}
+
+/// What can be done with the id of what an operation has made.
+fn next_operations(operation: &str) -> &'static [&'static str] {
+    match operation {
+        "openAccount" => &[
+            "getAccount",
+            "createDeposit",
+            "createWithdrawal",
+            "freezeAccount",
+            "unfreezeAccount",
+            "closeAccount",
+            "listEntries",
+            "getBalance",
+        ],
+        "createDeposit" => &["getDeposit"],
+        "createWithdrawal" => &["getWithdrawal"],
+        "createPayment" => &["getPayment", "createRefund", "listRefunds"],
+        "createRefund" => &["getRefund"],
+        _ => &[],
     }
 }
 

@@ -1,5 +1,7 @@
 //! Lists in pages. A cursor is the place of the last thing shown, not a count: nothing is lost or doubled while rows are added.
 
+use std::ops::RangeInclusive;
+
 use chrono::DateTime;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -13,6 +15,9 @@ use crate::storage::Position;
 const DEFAULT_LIMIT: usize = 20;
 /// Most things on a page.
 const LARGEST_LIMIT: usize = 100;
+
+/// The years 1970 to 9999, in microseconds. Beyond them PostgreSQL may not know an instant that somebody has made up.
+const INSTANTS: RangeInclusive<i64> = 0..=253_402_300_799_999_999;
 
 const BAD_CURSOR: &str = "must be the next_cursor of an earlier page of this list";
 
@@ -73,7 +78,8 @@ impl Cursor for Position {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (at, id) = bytes.split_first_chunk::<8>()?;
-        let created_at = DateTime::from_timestamp_micros(i64::from_be_bytes(*at))?;
+        let micros = Some(i64::from_be_bytes(*at)).filter(|micros| INSTANTS.contains(micros))?;
+        let created_at = DateTime::from_timestamp_micros(micros)?;
         Some(Self {
             created_at,
             id: Uuid::from_slice(id).ok()?,
@@ -120,3 +126,7 @@ impl<P: Cursor> PageQuery<P> {
         (rows, next_cursor)
     }
 }
+
+#[cfg(test)]
+#[path = "page_test.rs"]
+mod tests;

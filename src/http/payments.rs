@@ -51,11 +51,11 @@ pub(super) fn no_such_payment(id: PaymentId) -> Problem {
     get, path = "/payments", operation_id = "listPayments", tag = "payments",
     params(
         ("account_id" = Option<Uuid>, Query, description = "Payer or payee"),
-        ("status" = Option<String>, Query, description = "`succeeded`, `partially_refunded` or `refunded`"),
-        ("reference" = Option<String>, Query, description = "The caller's own number"),
-        ("idempotency_key" = Option<String>, Query, description = "The key that made the payment, as long as it is remembered"),
-        ("created_from" = Option<String>, Query, description = "Made at this RFC 3339 instant or later"),
-        ("created_to" = Option<String>, Query, description = "Made before this RFC 3339 instant"),
+        ("status" = Option<String>, Query, pattern = "^(succeeded|partially_refunded|refunded)$", description = "`succeeded`, `partially_refunded` or `refunded`"),
+        ("reference" = Option<String>, Query, pattern = "^[^\\u0000]*$", description = "The caller's own number"),
+        ("idempotency_key" = Option<String>, Query, pattern = "^[^\\u0000]*$", description = "The key that made the payment, as long as it is remembered"),
+        ("created_from" = Option<String>, Query, format = DateTime, description = "Made at this RFC 3339 instant or later"),
+        ("created_to" = Option<String>, Query, format = DateTime, description = "Made before this RFC 3339 instant"),
     ),
     responses((status = 200, description = "A page of payments", body = PaymentPage)),
 )]

@@ -86,3 +86,7 @@ fn decode(encoded: &str) -> Result<String, Problem> {
     }
     Ok(decoded.into_owned())
 }
+
+#[cfg(test)]
+#[path = "query_test.rs"]
+mod tests;

@@ -1,5 +1,9 @@
 //! The command line: API keys, and settings that are checked before anything starts.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
 use crate::support::app::{App, program, redis_url};
 use crate::support::{TestDatabase, new_key};
 use serde_json::json;
@@ -265,4 +269,36 @@ fn the_log_can_be_json_and_is_never_on_stdout() {
     for line in log.lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     }
+}
+
+/// Bytes that are no HTTP are answered 400, and are no error of ours. Without this whoever connects fills the log, and wakes
+/// somebody up.
+#[test]
+fn what_is_no_http_is_no_error_in_the_log() {
+    let database = TestDatabase::new();
+    let mut serve = program();
+    serve.args(["serve", "--listen", "127.0.0.1:0"]).env_remove("RUST_LOG");
+    serve
+        .env("DATABASE_URL", &database.url)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut serve = serve.spawn().unwrap();
+    let mut first_line = String::new();
+    BufReader::new(serve.stdout.take().unwrap())
+        .read_line(&mut first_line)
+        .unwrap();
+    let address = first_line.split(['/', ',']).nth(2).unwrap();
+
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nthis is no header\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+
+    let stop = Command::new("kill").arg(serve.id().to_string()).status();
+    assert!(stop.unwrap().success());
+    let log = String::from_utf8(serve.wait_with_output().unwrap().stderr).unwrap();
+    assert!(log.contains("INFO") && !log.contains("ERROR"), "{log}");
 }

@@ -310,6 +310,68 @@ fn every_operation_has_a_name_of_its_own() {
     );
 }
 
+/// What was made can be followed to each operation that takes its id. Without this a fuzzer, or a reader, has to guess.
+#[test]
+fn what_was_made_is_linked_to_what_can_be_done_with_it() {
+    let document = document();
+    let operations = operations(&document);
+    let mut linked = BTreeSet::new();
+    for operation in &operations {
+        let links = operation.says["responses"]["201"]["links"].as_object();
+        for (name, link) in links.into_iter().flatten() {
+            let target = operations.iter().find(|target| target.says["operationId"] == **name);
+            let target = target.unwrap_or_else(|| panic!("there is no operation {name}"));
+            assert!(target.path.contains("{id}"), "{name}");
+            assert_eq!(link["operationId"], **name);
+            assert_eq!(link["parameters"], json!({"id": "$response.body#/id"}));
+            linked.insert(target.shown());
+        }
+    }
+    let with_id = operations.iter().filter(|operation| operation.path.contains("{id}"));
+    assert_eq!(linked, with_id.map(Operation::shown).collect());
+}
+
+/// U+0000 is refused in every text, and the document says so. Without this, data that fit the schema are answered 400.
+#[test]
+fn every_text_that_goes_in_is_documented_without_the_null_character() {
+    let document = document();
+    let without_nul = |schema: &Value| schema["pattern"] == "^[^\\u0000]*$";
+    let mut texts = 0;
+    for operation in operations(&document) {
+        let body = &operation.says["requestBody"]["content"]["application/json"]["schema"];
+        let members = resolve(&document, body)["properties"].as_object();
+        for (name, schema) in members.into_iter().flatten() {
+            match name.as_str() {
+                "name" | "reference" | "description" | "reason" => assert!(without_nul(schema), "{name}"),
+                "metadata" => {
+                    assert!(without_nul(&schema["propertyNames"]) && without_nul(&schema["additionalProperties"]));
+                    assert_eq!(schema["maxProperties"], 50);
+                }
+                _ => continue,
+            }
+            texts += 1;
+        }
+        for parameter in parameters(&operation, "query") {
+            if parameter["name"] == "reference" || parameter["name"] == "idempotency_key" {
+                assert!(without_nul(&parameter["schema"]), "{parameter}");
+            }
+        }
+    }
+    assert_eq!(texts, 9, "3 to open an account, 3 to pay, 1 for each other");
+}
+
+/// `POST /payments/{id}/refunds` without a body refunds all that remains, and no other `POST` with a body goes without. Without
+/// this a generated client has to send an empty object, or believes that it may leave out the amount of a payment.
+#[test]
+fn only_a_refund_goes_without_its_body() {
+    for operation in operations(&document()) {
+        if let Some(body) = operation.says.get("requestBody") {
+            let is_refund = operation.says["operationId"] == "createRefund";
+            assert_eq!(body["required"] == true, !is_refund, "{}", operation.shown());
+        }
+    }
+}
+
 /// Every list, and nothing else, takes `limit` and `cursor`.
 #[test]
 fn every_list_documents_its_pages() {

@@ -246,3 +246,29 @@ async fn a_cursor_goes_with_any_limit() {
     assert_eq!(ids(&rest), made[1..]);
     assert_books_balance(&app.database);
 }
+
+/// The checksum of a cursor is no secret, so somebody can make one up for an instant that PostgreSQL does not know. It is refused.
+/// Without this it is a 500.
+#[tokio::test]
+async fn a_cursor_from_beyond_all_time_is_refused() {
+    let app = App::start().await;
+    app.open("USD").await;
+    let status_of = async |micros: i64| {
+        let cursor = app.database.word(&format!(
+            "SELECT encode(place || substr(sha256(uuid_send(tenant_id) || place || '/payments'), 1, 4), 'hex')
+             FROM tenants, LATERAL (SELECT int8send({micros}) || uuid_send(gen_random_uuid()) AS place) AS made_up
+             WHERE name = 'tenant-a'"
+        ));
+        app.get(&format!("/payments?cursor={cursor}")).await.status
+    };
+    assert_eq!(status_of(1_800_000_000_000_000).await, 200, "a cursor like any other");
+    for beyond in [
+        i64::MIN,
+        -8_334_601_228_800_000_000,
+        -300_000_000_000_000_000,
+        8_210_266_876_799_999_999,
+        i64::MAX,
+    ] {
+        assert_eq!(status_of(beyond).await, 400, "{beyond}");
+    }
+}

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# `make conformance`: the score card of the service at $URL; without URL, of two instances of our own, after a proof that the
+# cases can fail. The latter needs DATABASE_URL and REDIS_URL; with-services.sh gives both.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/lib.sh
+. scripts/lib.sh
+
+payonce=${CARGO_TARGET_DIR:-target}/debug/payonce
+conformance=${CARGO_TARGET_DIR:-target}/debug/examples/conformance
+start_limit_seconds=30
+
+main() {
+  if [ -z "${URL:-}" ]; then
+    "$conformance" --self-test
+    serve_two_of_our_own
+  fi
+  "$conformance" ${JSON:+--json "$JSON"}
+}
+
+# Everything that a case may need, so that none is skipped.
+serve_two_of_our_own() {
+  work=$(mktemp -d)
+  trap stop EXIT
+  trap 'exit 130' INT TERM HUP
+  "$payonce" migrate >/dev/null
+  API_KEY=$(create_key conformance)
+  API_KEY_ROTATED=$(create_key conformance)
+  API_KEY_OTHER_TENANT=$(create_key "somebody else")
+  API_KEY_READ_ONLY=$(create_key conformance --scopes read)
+  API_KEY_REVOKED=$(create_key conformance)
+  "$payonce" api-key revoke "$API_KEY_REVOKED" >/dev/null
+  servers=()
+  serve a
+  serve b
+  URL=$(address a)
+  URL_B=$(address b)
+  export URL URL_B API_KEY API_KEY_ROTATED API_KEY_OTHER_TENANT API_KEY_READ_ONLY API_KEY_REVOKED
+}
+
+create_key() { "$payonce" api-key create --quiet --tenant "$@"; }
+
+serve() {
+  "$payonce" serve --listen 127.0.0.1:0 >"$work/$1" 2>"$work/$1.log" &
+  servers+=($!)
+}
+
+address() {
+  local address deadline=$((SECONDS + start_limit_seconds))
+  until address=$(sed -n 's/^payonce listens on \(http:[^,]*\),.*/\1/p' "$work/$1") && [ -n "$address" ]; do
+    [ "$SECONDS" -lt "$deadline" ] || die "payonce did not start: $(tail -n 5 "$work/$1.log")"
+    sleep 0.1
+  done
+  echo "$address"
+}
+
+stop() {
+  kill "${servers[@]}" 2>/dev/null || true
+  wait "${servers[@]}" || true
+  rm -rf "$work"
+}
+
+main
