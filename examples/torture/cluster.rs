@@ -27,7 +27,7 @@ use crate::Outcome;
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// How often is looked whether it has happened.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Waits for the end of this program, then removes the server in the folder `$1`, whose program is `$2`.
 /// PostgreSQL's one System V segment outlives a `kill -9`; the seventh line of postmaster.pid ends with its id.
@@ -332,8 +332,10 @@ impl Cluster {
 
     /// `kill -9` of one session of the database; PostgreSQL then restarts all of itself. Was there a session?
     pub async fn kill_9_session(&self, database: &str) -> Outcome<bool> {
-        let sessions =
-            format!("SELECT pid FROM pg_stat_activity WHERE datname = '{database}' ORDER BY random() LIMIT 1");
+        let sessions = format!(
+            "SELECT pid FROM pg_stat_activity WHERE datname = '{database}' AND pid <> pg_backend_pid()
+             ORDER BY random() LIMIT 1"
+        );
         let Ok(pid) = self.sql(&sessions).await?.parse().map(Pid::from_raw) else {
             return Ok(false);
         };
@@ -372,24 +374,24 @@ impl Cluster {
             "max_connections=200".to_owned(),
             // In the folder, and so removed with it.
             "dynamic_shared_memory_type=mmap".to_owned(),
+            // Before a recovery all files are synced: at once, and not one by one, which takes seconds.
+            "recovery_init_sync_method=syncfs".to_owned(),
         ] {
             command.args(["-c", &setting]);
         }
         self.server.start(command)?;
-        let deadline = Instant::now() + LIMIT;
-        let port = port.to_string();
-        while self
-            .tool("pg_isready", &["-h", "127.0.0.1", "-p", &port])
-            .await
-            .is_err()
-        {
+        self.until_ready().await
+    }
+
+    /// Waits until it answers.
+    pub async fn until_ready(&mut self) -> Outcome {
+        let port = self.server.address.port().to_string();
+        until("PostgreSQL answers", async || {
             self.server.check_alive()?;
-            if Instant::now() > deadline {
-                return Err(format!("PostgreSQL does not answer; its log is {}", self.log().display()).into());
-            }
-            sleep(LOOK_EVERY).await;
-        }
-        Ok(())
+            let arguments = ["-h", "127.0.0.1", "-p", &port];
+            Ok(self.tool("pg_isready", &arguments).await.is_ok())
+        })
+        .await
     }
 
     /// One of PostgreSQL's programs, in the folder, as the server's user. The caller's PGHOST, PGOPTIONS and the like are
@@ -468,18 +470,16 @@ impl RedisServer {
         }
         let port = self.server.address.port().to_string();
         let mut command = Command::new(&self.server.program);
-        command.arg0("redis-server").args(["--bind", "127.0.0.1", "--port", &port]);
+        command
+            .arg0("redis-server")
+            .args(["--bind", "127.0.0.1", "--port", &port]);
         command.args(["--save", "", "--appendonly", "no"]);
         self.server.start(command)?;
-        let deadline = Instant::now() + LIMIT;
-        while !matches!(self.cli(&["ping"]).await.as_deref(), Ok("PONG")) {
+        until("Redis answers", async || {
             self.server.check_alive()?;
-            if Instant::now() > deadline {
-                return Err(format!("Redis does not answer; its log is {}", self.server.log.display()).into());
-            }
-            sleep(LOOK_EVERY).await;
-        }
-        Ok(())
+            Ok(self.cli(&["ping"]).await.is_ok())
+        })
+        .await
     }
 
     /// `redis-cli ARGUMENT…`: what it prints.
