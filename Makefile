@@ -1,7 +1,7 @@
 # One command each. `make` alone lists them. The work is in scripts/; missing packages are installed or named there.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test bench lint openapi openapi-check deny compose-check ci
+.PHONY: help setup demo run test failover bench lint openapi openapi-check deny compose-check ci
 # The targets share the cargo lock, and `ci` is a sequence.
 .NOTPARALLEL:
 
@@ -25,6 +25,11 @@ run: setup ## one instance with Swagger UI, an API key and two funded accounts, 
 
 test: setup ## every test, against a real PostgreSQL and Redis
 	scripts/with-services.sh scripts/test.sh
+
+failover: setup ## the primary dies under load, its standby takes over: nothing lost, nothing twice; and where something must be, it is found
+	cargo build --release --locked --bins --example failover
+	cargo run --quiet --release --locked --example failover
+	cargo run --quiet --release --locked --example failover -- --counter-proof --rounds 1
 
 bench: setup ## payments/s over HTTP against pgbench with the same statements, in one run
 	cargo build --release --locked

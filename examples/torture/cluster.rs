@@ -1,166 +1,34 @@
-//! Throw-away servers that may be killed, frozen and failed over: PostgreSQL, alone or with a synchronous standby, and
-//! Redis.
+//! Throw-away servers that may be killed, frozen and failed over: PostgreSQL, alone or with a standby, and Redis.
 //!
 //! They listen on the loopback only, and end with this program, whichever way it ends: a guard waits for a pipe to be
 //! closed, which the kernel does even after `kill -9`, then kills what belongs to the server and removes its folder.
 //! The log stays beside the folder.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+mod redis;
+mod server;
 
-use nix::sys::signal::{Signal, kill};
+use std::fs::{self, Permissions};
+use std::net::SocketAddr;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
 use nix::unistd::{Pid, User, geteuid};
-use tokio::process::{Child, Command};
-use tokio::time::{sleep, timeout};
+use tokio::process::Command;
 use uuid::Uuid;
 
+pub use self::redis::RedisServer;
+use self::server::{LIMIT, Server, in_path, run, send, until};
 use crate::Outcome;
 
-/// A start takes seconds, recovery after a crash included. A busy CI machine may need many times that.
-const LIMIT: Duration = Duration::from_mins(2);
-
-/// How often is looked whether it has happened.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// Waits for the end of this program, then removes the server in the folder `$1`, whose program is `$2`.
-/// PostgreSQL's one System V segment outlives a `kill -9`; the seventh line of postmaster.pid ends with its id.
-const GUARD: &str = r#"
-cat >/dev/null
-processes() {
-  find /proc/[0-9]*/cwd -maxdepth 0 -lname "$1" 2>/dev/null | while IFS=/ read -r _ _ pid _; do
-    if [ "/proc/$pid/exe" -ef "$2" ]; then echo "$pid"; fi
-  done
-}
-while pids=$(processes "$1" "$2"); [ -n "$pids" ]; do
-  kill -9 $pids
-  sleep 0.05
-done
-segment=$(sed -n '7s/.* //p' "$1/postmaster.pid" 2>/dev/null)
-[ -z "$segment" ] || ipcrm -m "$segment" 2>/dev/null
-rm -rf "$1"
-"#;
-
-/// One server: a folder, the processes that work in it, and their guard.
-struct Server {
-    folder: PathBuf,
-    program: PathBuf,
-    log: PathBuf,
-    address: SocketAddr,
-    /// The first process; all others are its children.
-    main: Option<Child>,
-    guard: std::process::Child,
-}
-
-impl Server {
-    /// Makes the folder, which must not be there yet.
-    fn new(folder: &Path, program: &Path) -> Outcome<Self> {
-        fs::create_dir_all(folder.parent().ok_or("a server needs a folder of its own")?)?;
-        fs::create_dir(folder)?;
-        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
-        // As the kernel tells them of a process.
-        let (folder, program) = (folder.canonicalize()?, program.canonicalize()?);
-        let guard = std::process::Command::new("sh")
-            .args([OsStr::new("-c"), GUARD.as_ref(), "guard".as_ref()])
-            .args([&folder, &program])
-            .stdin(Stdio::piped())
-            // Ctrl-C is for this program, which then closes the pipe.
-            .process_group(0)
-            .spawn()?;
-        Ok(Self {
-            log: folder.with_extension("log"),
-            address: free_address()?,
-            main: None,
-            folder,
-            program,
-            guard,
-        })
-    }
-
-    fn start(&mut self, mut command: Command) -> Outcome {
-        let log = self.log_file()?;
-        let command = command
-            .current_dir(&self.folder)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        self.main = Some(command.process_group(0).spawn()?);
-        Ok(())
-    }
-
-    fn log_file(&self) -> io::Result<File> {
-        OpenOptions::new().create(true).append(true).open(&self.log)
-    }
-
-    /// A process belongs to the server if it runs its program in its folder; every PostgreSQL process does.
-    fn processes(&self) -> io::Result<Vec<Pid>> {
-        let links_to = |link: PathBuf, target: &Path| fs::read_link(link).is_ok_and(|found| found == target);
-        let mut found = Vec::new();
-        for entry in fs::read_dir("/proc")? {
-            let entry = entry?;
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            let process = entry.path();
-            if links_to(process.join("cwd"), &self.folder) && links_to(process.join("exe"), &self.program) {
-                found.push(Pid::from_raw(pid));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Sends the signal to all processes, also to those that are born meanwhile.
-    fn signal_all(&self, signal: Signal) -> Outcome {
-        let mut reached = Vec::new();
-        loop {
-            let mut fresh = self.processes()?;
-            fresh.retain(|pid| !reached.contains(pid));
-            if fresh.is_empty() {
-                return Ok(());
-            }
-            for pid in fresh {
-                send(pid, signal)?;
-                reached.push(pid);
-            }
-        }
-    }
-
-    fn signal_main(&self, signal: Signal) -> Outcome {
-        let main = self.main.as_ref().and_then(Child::id).ok_or("it does not run")?;
-        send(Pid::from_raw(main.try_into()?), signal)
-    }
-
-    async fn until_gone(&mut self) -> Outcome {
-        if let Some(mut main) = self.main.take() {
-            timeout(LIMIT, main.wait()).await??;
-        }
-        until("all processes of a server are gone", async || {
-            Ok(self.processes()?.is_empty())
-        })
-        .await
-    }
-
-    /// Did the first process end while it was starting?
-    fn check_alive(&mut self) -> Outcome {
-        match self.main.as_mut().map(Child::try_wait).transpose()?.flatten() {
-            Some(status) => Err(format!("the server ended ({status}); its log is {}", self.log.display()).into()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        // Until all is removed: what runs next may want the place.
-        drop(self.guard.wait());
-    }
+/// When a primary that has a standby acknowledges a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commits {
+    /// When the standby has it on its disk, too. (`remote_apply` would wait until it can be read there as well; nobody reads
+    /// there, and a promotion applies all that is on the disk first.)
+    WaitForStandby,
+    /// When it has it on its own disk: what it acknowledged last may be lost with it.
+    DoNotWait,
 }
 
 /// A throw-away PostgreSQL.
@@ -200,36 +68,56 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Makes a standby in `folder` that follows `primary`, and starts it. From now on the primary acknowledges a commit
-    /// only when the standby has it on its disk, too. (`remote_apply` would wait until it can be read there as well;
-    /// nobody reads there, and a promotion applies all that is on the disk first.)
-    pub async fn standby_of(primary: &Self, folder: &Path) -> Outcome<Self> {
+    /// Makes one in `folder` that follows `primary`, and starts it.
+    pub async fn standby_of(primary: &Self, folder: &Path, commits: Commits) -> Outcome<Self> {
         let mut standby = Self::new(folder, primary.password.clone())?;
-        let name = format!("standby_{}", standby.server.address.port());
+        standby.follow(primary, commits).await?;
+        Ok(standby)
+    }
+
+    /// Becomes a standby of `primary`, where it listens now. What it was before is gone; it must not run any more.
+    pub async fn follow(&mut self, primary: &Self, commits: Commits) -> Outcome {
+        self.server.empty_folder()?;
+        self.password.clone_from(&primary.password);
+        let name = format!("standby_{}", self.server.address.port());
         let connection = format!(
             "host=127.0.0.1 port={} user=postgres application_name={name}",
             primary.server.address.port()
         );
         let slot = format!("--slot={name}");
-        standby
-            .tool(
-                "pg_basebackup",
-                &[
-                    "--dbname",
-                    &connection,
-                    &slot,
-                    "--create-slot",
-                    "--wal-method=stream",
-                    "--write-recovery-conf",
-                    "--checkpoint=fast",
-                    "--no-sync",
-                    "--pgdata=.",
-                ],
-            )
-            .await?;
-        standby.restart().await?;
-        primary.wait_for_standby(&name).await?;
-        Ok(standby)
+        self.tool(
+            "pg_basebackup",
+            &[
+                "--dbname",
+                &connection,
+                &slot,
+                "--create-slot",
+                "--wal-method=stream",
+                "--write-recovery-conf",
+                "--checkpoint=fast",
+                "--no-sync",
+                "--pgdata=.",
+            ],
+        )
+        .await?;
+        self.restart().await?;
+        let followed_as = match commits {
+            Commits::WaitForStandby => {
+                let wait_for = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
+                primary.sql(&wait_for).await?;
+                primary.sql("SELECT pg_reload_conf()").await?;
+                "sync"
+            }
+            Commits::DoNotWait => "async",
+        };
+        let followers = format!(
+            "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = '{followed_as}'"
+        );
+        until(
+            "the standby follows",
+            async || Ok(primary.sql(&followers).await? == "1"),
+        )
+        .await
     }
 
     fn new(folder: &Path, password: String) -> Outcome<Self> {
@@ -256,17 +144,6 @@ impl Cluster {
             chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
         }
         Ok(())
-    }
-
-    async fn wait_for_standby(&self, name: &str) -> Outcome {
-        self.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'"))
-            .await?;
-        self.sql("SELECT pg_reload_conf()").await?;
-        let synchronous = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'sync'";
-        until("the standby is synchronous", async || {
-            Ok(self.sql(synchronous).await? == "1")
-        })
-        .await
     }
 
     /// Makes the standby a primary of its own, without a standby.
@@ -313,37 +190,51 @@ impl Cluster {
 
     /// Runs a statement in the database `postgres`, and gives what it prints.
     pub async fn sql(&self, statement: &str) -> Outcome<String> {
-        let url = self.url("postgres");
+        self.sql_in("postgres", statement).await
+    }
+
+    /// Runs a statement in another database.
+    pub async fn sql_in(&self, database: &str, statement: &str) -> Outcome<String> {
+        let url = self.url(database);
         self.tool("psql", &["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", &url, "-c", statement])
             .await
     }
 
     /// `pg_ctl stop -m immediate`: it ends at once, and recovers at the next start.
     pub async fn stop_immediate(&mut self) -> Outcome {
-        self.server.signal_main(Signal::SIGQUIT)?;
+        send(self.server.main_process()?, Signal::SIGQUIT)?;
         self.server.until_gone().await
     }
 
     /// `kill -9` of the postmaster and all its children, as if the machine had lost its power.
     pub async fn kill_9(&mut self) -> Outcome {
         self.server.signal_all(Signal::SIGKILL)?;
-        self.server.until_gone().await
+        self.server.until_gone().await?;
+        self.server.remove_segment().await
     }
 
-    /// `kill -9` of one session of the database; PostgreSQL then restarts all of itself. Was there a session?
-    pub async fn kill_9_session(&self, database: &str) -> Outcome<bool> {
+    /// `kill -9` of one session of the database: PostgreSQL ends all others, and recovers. Was there a session?
+    pub async fn kill_9_session(&mut self, database: &str) -> Outcome<bool> {
         let sessions = format!(
             "SELECT pid FROM pg_stat_activity WHERE datname = '{database}' AND pid <> pg_backend_pid()
              ORDER BY random() LIMIT 1"
         );
-        let Ok(pid) = self.sql(&sessions).await?.parse().map(Pid::from_raw) else {
+        let Ok(session) = self.sql(&sessions).await?.parse().map(Pid::from_raw) else {
             return Ok(false);
         };
-        let ours = self.server.processes()?.contains(&pid);
-        if ours {
-            send(pid, Signal::SIGKILL)?;
+        let main = self.server.main_process()?;
+        let mut ended = self.server.processes()?;
+        ended.retain(|pid| *pid != main);
+        if !ended.contains(&session) {
+            return Ok(false);
         }
-        Ok(ours)
+        send(session, Signal::SIGKILL)?;
+        until("PostgreSQL has ended all sessions", async || {
+            Ok(!self.server.processes()?.iter().any(|pid| ended.contains(pid)))
+        })
+        .await?;
+        self.until_ready().await?;
+        Ok(true)
     }
 
     /// Nothing of it moves any more, and nothing is closed: a machine that hangs.
@@ -376,6 +267,8 @@ impl Cluster {
             "dynamic_shared_memory_type=mmap".to_owned(),
             // Before a recovery all files are synced: at once, and not one by one, which takes seconds.
             "recovery_init_sync_method=syncfs".to_owned(),
+            // How soon a standby looks again for a primary that was away.
+            "wal_retrieve_retry_interval=200ms".to_owned(),
         ] {
             command.args(["-c", &setting]);
         }
@@ -418,121 +311,6 @@ impl Cluster {
     }
 }
 
-/// A throw-away Redis.
-pub struct RedisServer {
-    server: Server,
-}
-
-impl RedisServer {
-    /// Starts one in `folder`.
-    pub async fn start(folder: &Path) -> Outcome<Self> {
-        // One binary goes by several names, and takes its role from the name it is called by. Debian's redis-tools has
-        // it as redis-check-rdb, so the package redis-server, which would start a service, need not be installed.
-        let program = in_path("redis-server").or_else(|| in_path("redis-check-rdb"));
-        let program = program.ok_or("there is no redis-server (Debian: redis-tools has it too)")?;
-        let mut redis = Self {
-            server: Server::new(folder, &program)?,
-        };
-        redis.restart().await?;
-        Ok(redis)
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.server.address
-    }
-
-    /// Its URL.
-    pub fn url(&self) -> String {
-        format!("redis://{}/", self.address())
-    }
-
-    /// `kill -9`.
-    pub async fn kill(&mut self) -> Outcome {
-        self.server.signal_all(Signal::SIGKILL)?;
-        self.server.until_gone().await
-    }
-
-    /// It keeps its connections, and says nothing any more.
-    pub fn freeze(&self) -> Outcome {
-        self.server.signal_all(Signal::SIGSTOP)
-    }
-
-    /// It goes on.
-    pub fn thaw(&self) -> Outcome {
-        self.server.signal_all(Signal::SIGCONT)
-    }
-
-    /// Starts it, empty, if need be after a kill, and waits until it answers.
-    pub async fn restart(&mut self) -> Outcome {
-        if self.server.main.is_some() {
-            self.kill().await?;
-        }
-        let port = self.server.address.port().to_string();
-        let mut command = Command::new(&self.server.program);
-        command
-            .arg0("redis-server")
-            .args(["--bind", "127.0.0.1", "--port", &port]);
-        command.args(["--save", "", "--appendonly", "no"]);
-        self.server.start(command)?;
-        until("Redis answers", async || {
-            self.server.check_alive()?;
-            Ok(self.cli(&["ping"]).await.is_ok())
-        })
-        .await
-    }
-
-    /// `redis-cli ARGUMENT…`: what it prints.
-    pub async fn cli(&self, arguments: &[&str]) -> Outcome<String> {
-        let port = self.server.address.port().to_string();
-        let mut command = Command::new("redis-cli");
-        command.args(["-e", "-h", "127.0.0.1", "-p", &port]).args(arguments);
-        run("redis-cli", &mut command).await
-    }
-}
-
-async fn run(name: &str, command: &mut Command) -> Outcome<String> {
-    let output = timeout(LIMIT, command.stdin(Stdio::null()).kill_on_drop(true).output()).await??;
-    if output.status.success() {
-        return Ok(String::from_utf8(output.stdout)?.trim().to_owned());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    Err(format!("{name} failed ({}): {}", output.status, said.trim()).into())
-}
-
-async fn until(what: &str, mut so: impl AsyncFnMut() -> Outcome<bool>) -> Outcome {
-    let deadline = Instant::now() + LIMIT;
-    while !so().await? {
-        if Instant::now() > deadline {
-            return Err(format!("waited {} s in vain until {what}", LIMIT.as_secs()).into());
-        }
-        sleep(LOOK_EVERY).await;
-    }
-    Ok(())
-}
-
-/// To a process that may have ended meanwhile.
-fn send(pid: Pid, signal: Signal) -> Outcome {
-    match kill(pid, signal) {
-        Ok(()) | Err(nix::Error::ESRCH) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// A port that nobody listens on, from below the range that the kernel hands out to outgoing connections: while a server
-/// is down, none of them takes its port.
-fn free_address() -> Outcome<SocketAddr> {
-    for _ in 0..1000 {
-        let port = u16::try_from(20_000 + Uuid::new_v4().as_u128() % 10_000)?;
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if TcpListener::bind(address).is_ok() {
-            return Ok(address);
-        }
-    }
-    Err("there is no free port between 20000 and 29999".into())
-}
-
 /// The folder of PostgreSQL's programs: Debian's of the newest version, which is in nobody's `PATH`, or else `PATH`'s.
 fn programs() -> Outcome<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -544,10 +322,4 @@ fn programs() -> Outcome<PathBuf> {
     debian
         .or_else(other)
         .ok_or_else(|| "there is no initdb (Debian: postgresql)".into())
-}
-
-fn in_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let mut found = std::env::split_paths(&path).map(|folder| folder.join(program));
-    found.find(|candidate| candidate.is_file())
 }
