@@ -1,7 +1,7 @@
 # One command each. `make` alone lists them. The work is in scripts/; missing packages are installed or named there.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test conformance fuzz bench lint openapi openapi-check deny compose-check ci
+.PHONY: help setup demo run test failover conformance fuzz bench lint openapi openapi-check deny compose-check ci
 # The targets share the cargo lock, and `ci` is a sequence.
 .NOTPARALLEL:
 
@@ -33,6 +33,11 @@ conformance: setup ## the score card of any service over HTTP: URL=â€¦ API_KEY=â
 fuzz: setup ## schemathesis against the service by its OpenAPI document; FUZZ_EXAMPLES=1000 for the long form
 	cargo build --locked
 	scripts/with-services.sh scripts/fuzz.sh
+
+failover: setup ## the primary dies under load, its standby takes over: nothing lost, nothing twice; and where something must be, it is found
+	cargo build --release --locked --bins --example failover
+	cargo run --quiet --release --locked --example failover
+	cargo run --quiet --release --locked --example failover -- --counter-proof --rounds 1
 
 bench: setup ## payments/s over HTTP against pgbench with the same statements, in one run
 	cargo build --release --locked

@@ -38,6 +38,7 @@ mod constraints;
 mod migrations;
 mod sql;
 mod crash;
+mod crash_matrix;
 mod database_down;
 mod overload;
 mod redis;

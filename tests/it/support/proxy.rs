@@ -4,7 +4,8 @@
 //! running and new connections alike, until the next one is thrown.
 //!
 //! With it a crash "after the commit and before the answer" needs no fault point in the product:
-//! `proxy.hold_after_seeing(b"COMMIT")` lets everything through, the commit itself too, but not the news of it.
+//! `proxy.hold_after_seeing(b"COMMIT")` lets everything through, the commit itself too, but not the news of it. And
+//! `stop_before(n)` and `stop_after(n)` stop a transaction at any boundary between two of its statements.
 
 use std::fmt::Display;
 use std::io;
@@ -24,11 +25,24 @@ const CHUNK: usize = 16 * 1024;
 /// Begins no message of either protocol.
 const GARBAGE: &[u8] = b"\0 this is neither PostgreSQL nor Redis\r\n";
 
+/// With this version of the protocol, in what it says first, a client opens its session.
+const PROTOCOL_3: [u8; 2] = [0, 3];
+
+/// Most bytes of what PostgreSQL lets a client say before its session. What is longer is another protocol, or encrypted.
+const OPENING_MAX: usize = 10_000;
+
 enum Mode {
     Delay(Duration),
     Replace(&'static [u8]),
     Hold,
     HoldAfter(Vec<u8>),
+    StopBefore(usize),
+    StopAfter(usize),
+    /// The connection of this client stands still; `there`: the statement has come as far as it shall.
+    Stopped {
+        client: SocketAddr,
+        there: bool,
+    },
     Freeze,
     Cut,
     End,
@@ -38,6 +52,24 @@ struct Switch {
     mode: Mode,
     /// A connection ends when this has grown since it began, so that no `cut` is missed even if `pass` follows at once.
     cuts: u64,
+    /// How often it was thrown. A transaction that had begun before the last time is not the one to be stopped.
+    throws: u64,
+    /// How many statements the last transaction had that came to its commit.
+    statements: usize,
+}
+
+impl Switch {
+    fn has_stopped(&self, connection: SocketAddr) -> bool {
+        matches!(self.mode, Mode::Stopped { client, .. } if client == connection)
+    }
+
+    /// The statement after which this connection is stopped is executed.
+    fn executed(&mut self, connection: SocketAddr) -> bool {
+        match &mut self.mode {
+            Mode::Stopped { client, there } if *client == connection => !std::mem::replace(there, true),
+            _ => false,
+        }
+    }
 }
 
 /// The proxy.
@@ -52,8 +84,12 @@ impl Proxy {
     #[expect(clippy::expect_used, reason = "nobody who needs a proxy can go on without it")]
     pub fn start(upstream: impl Display) -> Self {
         let upstream = upstream.to_string();
-        let mode = Mode::Delay(Duration::ZERO);
-        let switch = Arc::new(watch::Sender::new(Switch { mode, cuts: 0 }));
+        let switch = Arc::new(watch::Sender::new(Switch {
+            mode: Mode::Delay(Duration::ZERO),
+            cuts: 0,
+            throws: 0,
+            statements: 0,
+        }));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a socket that doesn't block");
         let address = listener.local_addr().expect("the port's number");
@@ -99,6 +135,27 @@ impl Proxy {
         matches!(self.switch.borrow().mode, Mode::Hold)
     }
 
+    /// The next transaction that begins is stopped before its statement `number` gets to PostgreSQL; the first one is its
+    /// `BEGIN`. Everything else goes through, first of all what was withheld.
+    pub fn stop_before(&self, number: usize) {
+        self.set(Mode::StopBefore(number));
+    }
+
+    /// The same, but PostgreSQL executes the statement, and only the reply is withheld.
+    pub fn stop_after(&self, number: usize) {
+        self.set(Mode::StopAfter(number));
+    }
+
+    /// Has a transaction come to where `stop_before` or `stop_after` stops it?
+    pub fn has_stopped_it(&self) -> bool {
+        matches!(self.switch.borrow().mode, Mode::Stopped { there: true, .. })
+    }
+
+    /// How many statements the last committed transaction had, from `BEGIN` to `COMMIT`.
+    pub fn statements(&self) -> usize {
+        self.switch.borrow().statements
+    }
+
     /// Replies are swallowed, for ever.
     pub fn drop_replies(&self) {
         self.set(Mode::Replace(b""));
@@ -121,7 +178,10 @@ impl Proxy {
     }
 
     fn set(&self, mode: Mode) {
-        self.switch.send_modify(|switch| switch.mode = mode);
+        self.switch.send_modify(|switch| {
+            switch.mode = mode;
+            switch.throws += 1;
+        });
     }
 }
 
@@ -160,12 +220,13 @@ async fn connection(mut client: TcpStream, upstream: String, switch: Arc<watch::
 }
 
 async fn relay(client: &mut TcpStream, upstream: &str, switch: &watch::Sender<Switch>) -> io::Result<()> {
+    let address = client.peer_addr()?;
     let mut upstream = TcpStream::connect(upstream).await?;
     upstream.set_nodelay(true)?;
     client.set_nodelay(true)?;
     let ((from_client, to_client), (from_upstream, to_upstream)) = (client.split(), upstream.split());
-    let requests = pass_requests(from_client, to_upstream, switch);
-    let replies = pass_replies(from_upstream, to_client, switch);
+    let requests = pass_requests(from_client, to_upstream, switch, address);
+    let replies = pass_replies(from_upstream, to_client, switch, address);
     tokio::try_join!(requests, replies).map(drop)
 }
 
@@ -173,12 +234,16 @@ async fn pass_requests(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
     switch: &watch::Sender<Switch>,
+    client: SocketAddr,
 ) -> io::Result<()> {
     let mut watching = switch.subscribe();
     let (mut chunk, mut recent) = (Vec::with_capacity(CHUNK), Vec::new());
+    let mut transaction = Transaction::default();
     loop {
         let ended = from.read_buf(&mut chunk).await? == 0;
-        drop(watching.wait_for(|switch| !matches!(switch.mode, Mode::Freeze)).await);
+        let stopped = transaction.stops_before(&chunk, switch, client);
+        let held = |switch: &Switch| matches!(switch.mode, Mode::Freeze) || stopped && switch.has_stopped(client);
+        drop(watching.wait_for(|switch| !held(switch)).await);
         if ended {
             return to.shutdown().await;
         }
@@ -208,12 +273,21 @@ fn spring(switch: &watch::Sender<Switch>, recent: &mut Vec<u8>, chunk: &[u8]) {
     });
 }
 
-async fn pass_replies(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, switch: &watch::Sender<Switch>) -> io::Result<()> {
+async fn pass_replies(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    switch: &watch::Sender<Switch>,
+    client: SocketAddr,
+) -> io::Result<()> {
     let mut watching = switch.subscribe();
     let mut chunk = Vec::with_capacity(CHUNK);
     loop {
         let ended = from.read_buf(&mut chunk).await? == 0;
-        let free = watching.wait_for(|switch| !matches!(switch.mode, Mode::Hold | Mode::Freeze));
+        if is_ready_for_query(&chunk) {
+            switch.send_if_modified(|switch| switch.executed(client));
+        }
+        let held = |switch: &Switch| matches!(switch.mode, Mode::Hold | Mode::Freeze) || switch.has_stopped(client);
+        let free = watching.wait_for(|switch| !held(switch));
         let (delay, reply) = match free.await.map_err(io::Error::other)?.mode {
             Mode::Delay(delay) => (delay, chunk.as_slice()),
             Mode::Replace(bytes) => (Duration::ZERO, bytes),
@@ -226,4 +300,89 @@ async fn pass_replies(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, switch: &wa
         to.write_all(reply).await?;
         chunk.clear();
     }
+}
+
+/// The transaction of one connection. It hears what the client says, and nothing of it before PostgreSQL does.
+#[derive(Default)]
+struct Transaction {
+    messages: Messages,
+    /// How many statements it has so far; 0 outside of one.
+    statements: usize,
+    /// How often the switch had been thrown when it began.
+    born: u64,
+}
+
+impl Transaction {
+    /// Is it stopped before a statement in this chunk?
+    fn stops_before(&mut self, chunk: &[u8], switch: &watch::Sender<Switch>, client: SocketAddr) -> bool {
+        self.messages.unread.extend_from_slice(chunk);
+        let mut stopped = false;
+        while let Some((kind, body)) = self.messages.next() {
+            let command = if kind == b'Q' { body.as_slice() } else { b"" };
+            if command == b"BEGIN\0" {
+                (self.statements, self.born) = (1, switch.borrow().throws);
+            } else if self.statements > 0 && matches!(kind, b'Q' | b'E') {
+                self.statements += 1;
+            } else {
+                continue;
+            }
+            let commits = command == b"COMMIT\0";
+            switch.send_if_modified(|switch| {
+                if commits {
+                    switch.statements = self.statements;
+                }
+                let before = match switch.mode {
+                    Mode::StopBefore(number) if number == self.statements => true,
+                    Mode::StopAfter(number) if number == self.statements => false,
+                    _ => return false,
+                };
+                let meant = self.born == switch.throws;
+                if meant {
+                    switch.mode = Mode::Stopped { client, there: before };
+                    stopped = before;
+                }
+                meant
+            });
+            if commits || command == b"ROLLBACK\0" {
+                self.statements = 0;
+            }
+        }
+        stopped
+    }
+}
+
+/// PostgreSQL's protocol, as far as the ends of a client's messages go.
+#[derive(Default)]
+struct Messages {
+    unread: Vec<u8>,
+    /// Only what comes before the session has no byte for its kind.
+    in_session: bool,
+}
+
+impl Messages {
+    /// The next message that is complete: its kind and its body. A statement is a `Q`uery, or the `E`xecution of one that
+    /// was parsed before; PostgreSQL can't begin with it as long as a byte of it is missing.
+    fn next(&mut self) -> Option<(u8, Vec<u8>)> {
+        let kind = if self.in_session { *self.unread.first()? } else { 0 };
+        let head = usize::from(self.in_session);
+        let length = u32::from_be_bytes(self.unread.get(head..)?.first_chunk().copied()?);
+        let end = head + usize::try_from(length).ok()?;
+        if !self.in_session && end > OPENING_MAX {
+            self.unread.clear();
+        }
+        let message = self.unread.get(..end)?;
+        let body = message.get(head + 4..)?.to_vec();
+        self.unread.drain(..end);
+        self.in_session |= body.starts_with(&PROTOCOL_3);
+        Some((kind, body))
+    }
+}
+
+/// Does this end with the message that ends a reply of PostgreSQL? (The last byte tells the state of the transaction.)
+fn is_ready_for_query(reply: &[u8]) -> bool {
+    reply
+        .len()
+        .checked_sub(6)
+        .and_then(|start| reply.get(start..))
+        .is_some_and(|end| end.starts_with(b"Z\0\0\0\x05"))
 }
