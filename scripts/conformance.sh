@@ -9,20 +9,31 @@ cd "$(dirname "$0")/.."
 payonce=${CARGO_TARGET_DIR:-target}/debug/payonce
 conformance=${CARGO_TARGET_DIR:-target}/debug/examples/conformance
 start_limit_seconds=30
+work=
+job=
+servers=()
 
 main() {
+  trap stop EXIT
+  trap 'exit 130' INT TERM HUP
   if [ -z "${URL:-}" ]; then
-    "$conformance" --self-test
+    run "$conformance" --self-test
     serve_two_of_our_own
   fi
-  "$conformance" ${JSON:+--json "$JSON"}
+  run "$conformance" ${JSON:+--json "$JSON"}
+}
+
+# In the background, since bash runs a trap only after a foreground command has ended.
+run() {
+  "$@" &
+  job=$!
+  wait "$job"
+  job=
 }
 
 # Everything that a case may need, so that none is skipped.
 serve_two_of_our_own() {
   work=$(mktemp -d)
-  trap stop EXIT
-  trap 'exit 130' INT TERM HUP
   "$payonce" migrate >/dev/null
   API_KEY=$(create_key conformance)
   API_KEY_ROTATED=$(create_key conformance)
@@ -30,7 +41,6 @@ serve_two_of_our_own() {
   API_KEY_READ_ONLY=$(create_key conformance --scopes read)
   API_KEY_REVOKED=$(create_key conformance)
   "$payonce" api-key revoke "$API_KEY_REVOKED" >/dev/null
-  servers=()
   serve a
   serve b
   URL=$(address a)
@@ -55,9 +65,9 @@ address() {
 }
 
 stop() {
-  kill "${servers[@]}" 2>/dev/null || true
-  wait "${servers[@]}" || true
-  rm -rf "$work"
+  kill ${job:+"$job"} "${servers[@]}" 2>/dev/null || true
+  wait
+  [ -z "$work" ] || rm -rf "$work"
 }
 
 main

@@ -26,7 +26,10 @@ main() {
   fill_dictionaries
   say "seed $seed, $examples examples"
   local status=0
-  fuzz || status=$?
+  # In the background, since bash runs a trap only after a foreground command has ended.
+  fuzz &
+  fuzzer=$!
+  wait "$fuzzer" || status=$?
   say "requests answered, by status: $(answered)"
   if grep -E 'ERROR payonce|panicked' "$work/log" >&2; then die "the service reported the errors above."; fi
   "$payonce" audit
@@ -58,8 +61,8 @@ serve() {
 }
 
 stop() {
-  kill "$server" 2>/dev/null || true
-  wait "$server" || true
+  kill ${fuzzer:+"$fuzzer"} "$server" 2>/dev/null || true
+  wait
   rm -rf "$work"
 }
 
@@ -86,12 +89,14 @@ create() {
   echo "${BASH_REMATCH[1]}"
 }
 
-fuzz() (
+# Becomes the fuzzer, so it is to be run in the background.
+fuzz() {
   # It leaves files where it runs.
   cd "$work"
-  PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "$venv/bin/st" run "$document" --url "$base" \
+  export PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1
+  exec "$venv/bin/st" run "$document" --url "$base" \
     --header "Authorization: Bearer $api_key" --max-examples "$examples" --seed "$seed"
-)
+}
 
 answered() {
   curl -sS "$base/metrics" | sed -n 's/^payonce_http_request_seconds_count{.*status="\([0-9]*\)".*} \([0-9]*\)$/\1 \2/p' |
