@@ -18,6 +18,9 @@ const START_LIMIT: Duration = Duration::from_mins(1);
 /// For subcommands and shell commands, which are done in less than a second too.
 pub const COMMAND_LIMIT: Duration = Duration::from_mins(1);
 
+/// An audit takes about a minute for each million transfers.
+const AUDIT_LIMIT: Duration = Duration::from_mins(30);
+
 /// The binary, and where the logs of its instances go.
 pub struct Payonce {
     binary: PathBuf,
@@ -40,11 +43,32 @@ impl Payonce {
         }
     }
 
+    /// Proves the books; are they right, and what did it print?
+    pub async fn audit(&self, database_url: &str) -> Outcome<(bool, String)> {
+        self.run_within(AUDIT_LIMIT, &["audit"], database_url).await
+    }
+
+    /// What the instances have logged so far.
+    pub fn logs(&self) -> Outcome<Vec<String>> {
+        let mut logs = Vec::new();
+        for entry in std::fs::read_dir(&self.logs)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                logs.push(String::from_utf8_lossy(&std::fs::read(path)?).into_owned());
+            }
+        }
+        Ok(logs)
+    }
+
     /// Runs a subcommand; did it exit with 0, and what did it print?
     pub async fn run(&self, arguments: &[&str], database_url: &str) -> Outcome<(bool, String)> {
+        self.run_within(COMMAND_LIMIT, arguments, database_url).await
+    }
+
+    async fn run_within(&self, limit: Duration, arguments: &[&str], database_url: &str) -> Outcome<(bool, String)> {
         let mut command = Command::new(&self.binary);
         command.args(arguments).env("DATABASE_URL", database_url);
-        let output = timeout(COMMAND_LIMIT, command.kill_on_drop(true).output()).await??;
+        let output = timeout(limit, command.kill_on_drop(true).output()).await??;
         let good = output.status.success();
         let printed = if good {
             output.stdout
@@ -105,6 +129,11 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// Its process id; `None` once it has ended.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// `kill -9`; returns when the process is gone.
     pub async fn kill(&mut self) -> Outcome {
         Ok(self.child.kill().await?)
