@@ -1,7 +1,7 @@
 # One command each. `make` alone lists them. The work is in scripts/; missing packages are installed or named there.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test failover conformance fuzz bench lint openapi openapi-check deny compose-check ci
+.PHONY: help setup demo run test torture torture-selftest failover conformance fuzz bench lint openapi openapi-check deny compose-check ci
 # The targets share the cargo lock, and `ci` is a sequence.
 .NOTPARALLEL:
 
@@ -34,7 +34,18 @@ fuzz: setup ## schemathesis against the service by its OpenAPI document; FUZZ_EX
 	cargo build --locked
 	scripts/with-services.sh scripts/fuzz.sh
 
+torture: setup ## random load while everything fails, then a check of all that was told; TORTURE_MINUTES, TORTURE_SEED
+	scripts/setup.sh servers
+	cargo build --release --locked --bins --example torture
+	cargo run --quiet --release --locked --example torture
+
+torture-selftest: setup ## mutations of the service, each of which the torture must find; MUTATIONS="your.patch"
+	scripts/setup.sh servers
+	cargo build --release --locked --bins --example torture
+	scripts/torture-selftest.sh
+
 failover: setup ## the primary dies under load, its standby takes over: nothing lost, nothing twice; and where something must be, it is found
+	scripts/setup.sh servers
 	cargo build --release --locked --bins --example failover
 	cargo run --quiet --release --locked --example failover
 	cargo run --quiet --release --locked --example failover -- --counter-proof --rounds 1
@@ -59,4 +70,6 @@ deny: ## licences, bans and sources of the dependencies (cargo-deny)
 compose-check: ## docker-compose.yml read by a parser
 	scripts/compose-check.sh
 
-ci: lint deny openapi-check compose-check test conformance demo ## all of the above that can fail; what .ci/run calls
+# A short form of the torture; the long one takes as many minutes as one likes.
+ci: export TORTURE_MINUTES ?= 1
+ci: lint deny openapi-check compose-check test conformance demo torture ## all of the above that can fail; what .ci/run calls

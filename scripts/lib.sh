@@ -8,6 +8,9 @@ die() {
   exit 1
 }
 
+has_postgres() { have pg_virtualenv && compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null; }
+has_redis() { have redis-cli && { have redis-server || have redis-check-rdb; }; }
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
 as_root() {

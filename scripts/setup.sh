@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What a build needs besides Rust: a C linker and libpq (Diesel speaks to PostgreSQL through it).
+# setup.sh [servers]: what a build needs besides Rust: a C linker and libpq (Diesel speaks to PostgreSQL through it). With
+# `servers`, also what is needed by commands that run a PostgreSQL and a Redis of their own, to kill them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -19,3 +20,7 @@ can_link_libpq() {
 
 have cargo || die "cargo is not on the PATH: install Rust (rustup) first."
 require "building payonce" can_link_libpq gcc libc6-dev libpq-dev
+if [ "${1:-}" = servers ]; then
+  require "a private PostgreSQL" has_postgres postgresql
+  require "a private Redis" has_redis redis-tools
+fi

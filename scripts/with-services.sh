@@ -91,9 +91,7 @@ start_private() {
 }
 
 require_postgres() { require "a private PostgreSQL" has_postgres postgresql; }
-has_postgres() { have pg_virtualenv && compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null; }
 require_redis() { require "a private Redis" has_redis redis-tools; }
-has_redis() { have redis-cli && { have redis-server || have redis-check-rdb; }; }
 
 # In a session of its own, because Ctrl-C goes to the whole process group, and COMMAND should find its servers until it ends.
 keep() {

@@ -7,6 +7,7 @@
 mod books;
 mod client;
 mod crashes;
+#[expect(dead_code, reason = "make torture needs the rest")]
 mod instance;
 #[expect(dead_code, reason = "shared with the tests, which throw the other switches")]
 #[path = "../../tests/it/support/proxy.rs"]

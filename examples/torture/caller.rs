@@ -3,25 +3,26 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::Outcome;
-use crate::ask::{Answer, Ask, Line};
+use crate::ask::{Answer, Line};
 use crate::model::{Account, Digest, Effect, History, Kind, Movement, Payment, Status, Told, cents, money, refusals};
+use crate::question::{Question, members};
 use crate::report::Tally;
 use crate::stage::Service;
 
-/// Shared accounts: few, so that they are hot; and so rich that they never run dry.
+/// Shared accounts: few, so that they are hot; and so rich (in cents) that they never run dry.
 const SHARED: usize = 8;
-const RICH: i64 = 1_000_000_000_00;
+const RICH: i64 = 100_000_000_000;
 
 /// Accounts of one's own that are kept open.
 const OWN: usize = 3;
 
 /// The largest deposit, in cents.
-const DEPOSIT_MAX: i64 = 500_00;
+const DEPOSIT_MAX: i64 = 50_000;
 
 /// Payments that may still be refunded, and keys that are used again: a random choice of all there were.
 const KEPT: usize = 64;
@@ -40,47 +41,6 @@ struct Past {
     key: Uuid,
     question: Question,
     answered: (u16, Digest),
-}
-
-/// Something to ask for: what is posted, and something else that might be posted under the same key.
-#[derive(Clone)]
-pub struct Question {
-    pub ask: Ask,
-    other: Ask,
-}
-
-impl Question {
-    /// Of a body with a free text; the text does not matter, but another one is another request.
-    pub fn new(path: &str, mut body: Value, text: &str) -> Self {
-        let mut with = |value: &str| {
-            body[text] = json!(value);
-            Ask {
-                path: path.to_owned(),
-                body: body.to_string(),
-            }
-        };
-        Self {
-            ask: with("one thing"),
-            other: with("another thing"),
-        }
-    }
-
-    /// Without a body; something else is then another route.
-    fn bare(account: Uuid, verb: &str, other_verb: &str) -> Self {
-        let ask = |verb| Ask {
-            path: format!("/accounts/{account}/{verb}"),
-            body: String::new(),
-        };
-        Self {
-            ask: ask(verb),
-            other: ask(other_verb),
-        }
-    }
-
-    pub fn payment(from: Uuid, to: Uuid, cents: i64) -> Self {
-        let body = json!({"payer_account_id": from, "payee_account_id": to, "amount": money(cents), "currency": "USD"});
-        Self::new("/payments", body, "description")
-    }
 }
 
 /// The accounts that all clients share.
@@ -147,12 +107,14 @@ impl Caller {
         }
     }
 
+    #[expect(clippy::expect_used, reason = "there is one as soon as there is anything to do")]
     pub fn own_account(&mut self) -> Account {
         let number = self.line.random.usize(0..self.history.own.len());
         let chosen = self.history.own.get(number);
         *chosen.expect("act has opened some")
     }
 
+    #[expect(clippy::expect_used, reason = "there are some before anybody calls")]
     pub fn shared_account(&mut self) -> Uuid {
         let number = self.line.random.usize(0..self.shared.len());
         *self.shared.get(number).expect("main has opened some")
@@ -168,7 +130,7 @@ impl Caller {
     }
 
     async fn open(&mut self) {
-        let question = Question::new("/accounts", json!({"currency": "USD"}), "name");
+        let question = Question::new("/accounts", members([("currency", json!("USD"))]), "name");
         let opened = self
             .command(question, &[], |id| Some(Effect::Opened { account: id? }))
             .await;
@@ -192,7 +154,7 @@ impl Caller {
             own.as_ref().filter(|_| to.is_some()),
             cents,
         );
-        let body = json!({"amount": money(cents), "currency": "USD"});
+        let body = members([("amount", json!(money(cents))), ("currency", json!("USD"))]);
         let question = Question::new(&format!("/accounts/{account}/{verb}"), body, "description");
         let payment = None;
         let moved = move |id: Option<Uuid>| {
@@ -233,23 +195,27 @@ impl Caller {
         let Some(payment) = self.payments.get(number).copied() else {
             return;
         };
-        let mut body = json!({});
+        let mut body = Map::new();
         let mut allowed = Vec::new();
         let mut cents = payment.refundable();
         if self.line.random.u8(0..3) > 0 {
             cents = self.about(cents);
-            body["amount"] = json!(money(cents));
+            body.insert("amount".to_owned(), json!(money(cents)));
         }
         if cents > payment.refundable() || payment.refundable() == 0 {
             allowed.push("refund_exceeds_remaining");
         }
-        match self.line.random.u8(0..6) {
-            0 => body["expected_refunded_amount"] = json!(money(payment.refunded)),
-            1 => {
-                body["expected_refunded_amount"] = json!(money(payment.refunded + 1));
-                allowed.push("refunded_amount_changed");
-            }
-            _ => {}
+        let off = match self.line.random.u8(0..6) {
+            0 => Some(0),
+            1 => Some(1),
+            _ => None,
+        };
+        if let Some(off) = off {
+            let expected = json!(money(payment.refunded + off));
+            body.insert("expected_refunded_amount".to_owned(), expected);
+        }
+        if off == Some(1) {
+            allowed.push("refunded_amount_changed");
         }
         allowed.extend(refusals(self.own(payment.payee), self.own(payment.payer), cents));
         let question = Question::new(&format!("/payments/{}/refunds", payment.id), body, "reason");

@@ -210,7 +210,8 @@ impl Cluster {
     pub async fn kill_9(&mut self) -> Outcome {
         self.server.signal_all(Signal::SIGKILL)?;
         self.server.until_gone().await?;
-        self.server.remove_segment().await
+        self.server.remove_segment().await;
+        Ok(())
     }
 
     /// `kill -9` of one session of the database: PostgreSQL ends all others, and recovers. Was there a session?

@@ -17,6 +17,7 @@ mod model;
 #[expect(dead_code, reason = "shared with the tests, which throw the other switches")]
 #[path = "../../tests/it/support/proxy.rs"]
 mod proxy;
+mod question;
 mod races;
 mod reads;
 mod report;
@@ -54,9 +55,12 @@ struct Args {
     /// What all that is random comes from; drawn if not given
     #[arg(long, env = "TORTURE_SEED")]
     seed: Option<u64>,
-    /// How long faults go on
-    #[arg(long, env = "TORTURE_SECONDS", default_value_t = 180)]
-    seconds: u64,
+    /// How many minutes faults go on
+    #[arg(long, env = "TORTURE_MINUTES", default_value_t = 3)]
+    minutes: u64,
+    /// How many seconds, instead
+    #[arg(long, env = "TORTURE_SECONDS")]
+    seconds: Option<u64>,
     /// Clients at work at the same time
     #[arg(long, env = "TORTURE_CALLERS", default_value_t = 96, value_parser = clap::value_parser!(u64).range(1..=1000))]
     callers: u64,
@@ -106,9 +110,10 @@ async fn interrupted() -> Outcome {
 async fn play(args: &Args, folder: &Path) -> Outcome<bool> {
     std::fs::create_dir_all(folder)?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
+    let seconds = args.seconds.unwrap_or(args.minutes * 60);
     println!(
-        "seed {seed}: {} clients, two instances, faults for {} s",
-        args.callers, args.seconds
+        "seed {seed}: {} clients, two instances, faults for {seconds} s",
+        args.callers
     );
     let tally = Arc::new(Tally::default());
     let mut stage = Stage::set(folder).await?;
@@ -123,7 +128,7 @@ async fn play(args: &Args, folder: &Path) -> Outcome<bool> {
     let began = Instant::now();
     let watcher = tokio::spawn(watch_over(Arc::clone(&tally), Arc::clone(&stage.service)));
     let mut faults = Faults::new(seed, folder)?;
-    let deadline = began + Duration::from_secs(args.seconds);
+    let deadline = began + Duration::from_secs(seconds);
     while Instant::now() < deadline {
         faults.strike(&mut stage, &tally).await?;
     }
@@ -138,7 +143,7 @@ async fn play(args: &Args, folder: &Path) -> Outcome<bool> {
     println!("check: what was told against what is stored");
     check::all(&mut stage, &histories, &tally).await?;
     let report = Report::new(seed, took, &tally, &histories);
-    report.check_enough(&tally, args.seconds);
+    report.check_enough(&tally, seconds);
     let report = Report::new(seed, took, &tally, &histories);
     println!("{report}");
     if let Some(path) = &args.json {

@@ -7,8 +7,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::ask::Answer;
-use crate::caller::{Caller, Question, paid, refunded};
+use crate::caller::{Caller, paid, refunded};
 use crate::model::{Effect, Status, money};
+use crate::question::{Question, members};
 
 /// How many at once.
 const AT_ONCE: usize = 4;
@@ -46,7 +47,7 @@ impl Caller {
         };
         let cents = payment.refundable() / 2 + 1;
         let path = format!("/payments/{}/refunds", payment.id);
-        let question = Question::new(&path, json!({"amount": money(cents)}), "reason");
+        let question = Question::new(&path, members([("amount", json!(money(cents)))]), "reason");
         self.race_for_one(&question, "refund_exceeds_remaining", || refunded(&payment, cents))
             .await;
     }

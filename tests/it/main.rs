@@ -18,6 +18,7 @@ mod entries;
 mod health;
 mod limits;
 mod movements;
+mod mutations;
 mod openapi;
 mod pagination;
 mod payments;
