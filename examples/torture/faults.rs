@@ -105,12 +105,16 @@ impl Fault {
         ]
     };
 
-    /// May it come together with a fault of another kind? Not if that could need what this one takes away.
-    fn is_light(self) -> bool {
-        matches!(
-            self,
-            Self::FreezeRedis | Self::FlushRedis | Self::FillRedis | Self::Line(..) | Self::FreezeInstance
-        )
+    /// May it come while `other` lasts? Not if it needs what that one takes away.
+    fn can_join(self, other: Self) -> bool {
+        match self {
+            Self::Line(..) => true,
+            Self::FreezeInstance => other != Self::KillInstance,
+            Self::FreezeRedis | Self::FlushRedis | Self::FillRedis => {
+                !matches!(other, Self::KillRedis | Self::FreezeRedis | Self::FillRedis)
+            }
+            _ => false,
+        }
     }
 
     fn lasts(self, random: &mut fastrand::Rng) -> Duration {
@@ -163,9 +167,9 @@ impl Faults {
 
     /// One fault, sometimes two at a time, and the quiet after it.
     pub async fn strike(&mut self, stage: &mut Stage, tally: &Tally) -> Outcome {
-        let (fault, at) = self.draw();
-        let (second, second_at) = self.draw();
-        let second = Some(second).filter(|second| second.is_light() && *second != fault && self.random.u8(0..4) == 0);
+        let fault = self.draw();
+        let second = self.draw_another(fault);
+        let (at, second_at) = (self.random.usize(0..2), self.random.usize(0..2));
         self.begin(fault, at, stage, tally).await?;
         if let Some(second) = second {
             self.begin(second, second_at, stage, tally).await?;
@@ -179,13 +183,22 @@ impl Faults {
         Ok(())
     }
 
-    /// The next card, and which instance it is for.
-    fn draw(&mut self) -> (Fault, usize) {
+    /// The next card.
+    fn draw(&mut self) -> Fault {
         if self.deck.is_empty() {
             self.deck = Fault::ALL.to_vec();
             self.random.shuffle(&mut self.deck);
         }
-        (self.deck.pop().unwrap_or(Fault::KillInstance), self.random.usize(0..2))
+        self.deck.pop().unwrap_or(Fault::KillInstance)
+    }
+
+    /// In a quarter of all cases, the next card that can join the first.
+    fn draw_another(&mut self, first: Fault) -> Option<Fault> {
+        if self.random.u8(0..4) > 0 {
+            return None;
+        }
+        let place = self.deck.iter().rposition(|fault| fault.can_join(first))?;
+        Some(self.deck.remove(place))
     }
 
     async fn begin(&mut self, fault: Fault, at: usize, stage: &mut Stage, tally: &Tally) -> Outcome {
