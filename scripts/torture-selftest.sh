@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 torture=$(realpath "${CARGO_TARGET_DIR:-target}/release/examples/torture")
 copy=${CARGO_TARGET_DIR:-target}/mutations
 mapfile -t patches < <(for patch in ${MUTATIONS:-tests/mutations/*.patch}; do realpath "$patch"; done)
-export TORTURE_SECONDS=${TORTURE_SECONDS:-60}
+export TORTURE_SECONDS=${TORTURE_SECONDS:-90}
 missed=0
 
 main() {
