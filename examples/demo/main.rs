@@ -5,10 +5,14 @@
 //! was right. It needs `DATABASE_URL`, `REDIS_URL` and, to kill the Redis, `PAYONCE_KILL_REDIS`: scripts/with-services.sh gives them.
 
 mod books;
+#[path = "../support/client.rs"]
 mod client;
 mod crashes;
 #[expect(dead_code, reason = "make torture needs the rest")]
+#[path = "../support/instance.rs"]
 mod instance;
+#[path = "../support/interrupt.rs"]
+mod interrupt;
 #[expect(dead_code, reason = "shared with the tests, which throw the other switches")]
 #[path = "../../tests/it/support/proxy.rs"]
 mod proxy;
@@ -20,17 +24,14 @@ mod stage;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tokio::signal::unix::{SignalKind, signal};
 use uuid::Uuid;
 
+use crate::interrupt::{INTERRUPTED, interrupted};
 use crate::say::Say;
 use crate::stage::Stage;
 
 /// The demo stops at the first surprise; an expectation that fails is none, and is counted by [`Say`].
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
-/// As a shell reports a program that Ctrl-C has ended.
-const INTERRUPTED: u8 = 130;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -72,13 +73,4 @@ async fn play(say: &mut Say, logs: PathBuf) -> Outcome {
     crashes::in_mid_transaction(&mut stage, say).await?;
     scenes::refunds_race(&mut stage, say).await?;
     proof::of_the_books(&mut stage, say).await
-}
-
-async fn interrupted() -> Outcome {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(())
 }

@@ -10,13 +10,15 @@
 #[path = "failover/callers.rs"]
 mod callers;
 #[expect(dead_code, reason = "shared with the demo, which does more with it")]
-#[path = "../demo/client.rs"]
+#[path = "../support/client.rs"]
 mod client;
 #[expect(dead_code, unused_imports, reason = "make torture needs the rest")]
 mod cluster;
 #[expect(dead_code, reason = "shared with the demo, which does more with it")]
-#[path = "../demo/instance.rs"]
+#[path = "../support/instance.rs"]
 mod instance;
+#[path = "../support/interrupt.rs"]
+mod interrupt;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -26,7 +28,6 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -36,6 +37,7 @@ use crate::callers::{Caller, GIVE_UP, Heard, Paid};
 use crate::client::{Client, new_key};
 use crate::cluster::{Cluster, Commits};
 use crate::instance::{Instance, Payonce};
+use crate::interrupt::{INTERRUPTED, interrupted};
 
 /// It stops at the first surprise; a payment that is lost is none, but a finding.
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -58,9 +60,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How many payments are asked for again, of the last before each kill.
 const ASKED_AGAIN: usize = 50;
-
-/// As a shell reports a program that Ctrl-C has ended.
-const INTERRUPTED: u8 = 130;
 
 #[derive(Parser)]
 struct Args {
@@ -99,15 +98,6 @@ async fn main() -> ExitCode {
         (_, true) => ExitCode::SUCCESS,
         (_, false) => ExitCode::FAILURE,
     }
-}
-
-async fn interrupted() -> Outcome {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(())
 }
 
 /// Plays it all; what was found wrong.

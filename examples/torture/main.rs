@@ -11,8 +11,10 @@ mod check;
 #[expect(dead_code, reason = "make failover needs the rest")]
 mod cluster;
 mod faults;
-#[path = "../demo/instance.rs"]
+#[path = "../support/instance.rs"]
 mod instance;
+#[path = "../support/interrupt.rs"]
+mod interrupt;
 mod model;
 #[expect(dead_code, reason = "shared with the tests, which throw the other switches")]
 #[path = "../../tests/it/support/proxy.rs"]
@@ -29,22 +31,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::caller::Caller;
 use crate::faults::Faults;
+use crate::interrupt::{INTERRUPTED, interrupted};
 use crate::model::History;
 use crate::report::{Report, Tally};
 use crate::stage::Stage;
 
 /// It stops at the first surprise; a violation is none, and is noted in the [`Tally`].
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
-/// As a shell reports a program that Ctrl-C has ended.
-const INTERRUPTED: u8 = 130;
 
 /// How often the memory of the instances is read, and progress told.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -95,15 +94,6 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-async fn interrupted() -> Outcome {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(())
 }
 
 /// Load and faults; then a calm in which every question gets its answer; then the check. Was all of it right?

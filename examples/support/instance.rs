@@ -1,4 +1,4 @@
-//! The release binary: its subcommands, and instances of `payonce serve` that end with the demo.
+//! The release binary: its subcommands, and instances of `payonce serve` that end with this program.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -95,7 +95,7 @@ impl Payonce {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(OpenOptions::new().create(true).append(true).open(&log)?)
-            // Also when the demo panics or is interrupted.
+            // Also when this program panics or is interrupted.
             .kill_on_drop(true)
             .spawn()?;
         let stdout = child.stdout.take().ok_or("its stdout is not a pipe")?;
