@@ -251,14 +251,13 @@ impl<'a> Lane<'a> {
             }
             Victim::Session => {
                 let database = &self.app.database;
-                let sessions = format!(
-                    "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'Session'
-                     AND backend_start < '{}'",
+                // Once is not enough: a session that is being opened has begun before it has a name.
+                let terminate = format!(
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                     WHERE datname = current_database() AND application_name = 'Session' AND backend_start < '{}'",
                     database.word("SELECT clock_timestamp()")
                 );
-                database.run(&format!("SELECT pg_terminate_backend(pid) {sessions}"));
-                let count = format!("SELECT count(*) {sessions}");
-                until("the sessions to end", || database.number(&count) == 0).await;
+                until("the sessions to end", || database.number(&terminate) == 0).await;
             }
             Victim::Line => self.proxy.cut(),
         }
