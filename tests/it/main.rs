@@ -31,6 +31,7 @@ mod text;
 mod idempotency_replay;
 mod idempotency_reuse;
 mod idempotency_expiry;
+mod idempotency_lookup;
 mod idempotency_key_header;
 mod review_checklist;
 mod batch;
