@@ -41,10 +41,7 @@ serve() {
   "$payonce" serve --listen 127.0.0.1:0 >"$work/served" &
   server=$!
   trap 'kill "$server" 2>/dev/null || true; wait "$server" || true; rm -rf "$work"' EXIT
-  until base=$(sed -n 's/^payonce listens on \(http:[^,]*\),.*/\1/p' "$work/served") && [ -n "$base" ]; do
-    kill -0 "$server" || die "payonce serve ended by itself."
-    sleep 0.1
-  done
+  base=$(address_of "$work/served" "$server")
 }
 
 # Prints transactions a second.

@@ -8,7 +8,6 @@ cd "$(dirname "$0")/.."
 
 payonce=${CARGO_TARGET_DIR:-target}/debug/payonce
 conformance=${CARGO_TARGET_DIR:-target}/debug/examples/conformance
-start_limit_seconds=30
 work=
 job=
 servers=()
@@ -43,8 +42,8 @@ serve_two_of_our_own() {
   "$payonce" api-key revoke "$API_KEY_REVOKED" >/dev/null
   serve a
   serve b
-  URL=$(address a)
-  URL_B=$(address b)
+  URL=$(address_of "$work/a" "${servers[0]}" "$work/a.log")
+  URL_B=$(address_of "$work/b" "${servers[1]}" "$work/b.log")
   export URL URL_B API_KEY API_KEY_ROTATED API_KEY_OTHER_TENANT API_KEY_READ_ONLY API_KEY_REVOKED
 }
 
@@ -53,15 +52,6 @@ create_key() { "$payonce" api-key create --quiet --tenant "$@"; }
 serve() {
   "$payonce" serve --listen 127.0.0.1:0 >"$work/$1" 2>"$work/$1.log" &
   servers+=($!)
-}
-
-address() {
-  local address deadline=$((SECONDS + start_limit_seconds))
-  until address=$(sed -n 's/^payonce listens on \(http:[^,]*\),.*/\1/p' "$work/$1") && [ -n "$address" ]; do
-    [ "$SECONDS" -lt "$deadline" ] || die "payonce did not start: $(tail -n 5 "$work/$1.log")"
-    sleep 0.1
-  done
-  echo "$address"
 }
 
 stop() {

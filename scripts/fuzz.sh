@@ -10,7 +10,6 @@ cd "$(dirname "$0")/.."
 schemathesis_version=4.32.5
 examples=${FUZZ_EXAMPLES:-200}
 seed=${FUZZ_SEED:-1}
-start_limit_seconds=30
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 payonce=$target/debug/payonce
 document=$PWD/openapi/openapi.json
@@ -53,11 +52,7 @@ serve() {
   api_key=$("$payonce" api-key create --tenant fuzz --quiet)
   "$payonce" serve --listen 127.0.0.1:0 >"$work/served" 2>"$work/log" &
   server=$!
-  local deadline=$((SECONDS + start_limit_seconds))
-  until base=$(sed -n 's/^payonce listens on \(http:[^,]*\),.*/\1/p' "$work/served") && [ -n "$base" ]; do
-    [ "$SECONDS" -lt "$deadline" ] || die "payonce did not start: $(tail -n 5 "$work/log")"
-    sleep 0.1
-  done
+  base=$(address_of "$work/served" "$server" "$work/log")
 }
 
 stop() {

@@ -8,9 +8,6 @@ die() {
   exit 1
 }
 
-has_postgres() { have pg_virtualenv && compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null; }
-has_redis() { have redis-cli && { have redis-server || have redis-check-rdb; }; }
-
 have() { command -v "$1" >/dev/null 2>&1; }
 
 as_root() {
@@ -74,3 +71,21 @@ free_port() {
 }
 
 port_is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+require_postgres() { require "a private PostgreSQL" has_postgres postgresql; }
+has_postgres() { have pg_virtualenv && compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null; }
+require_redis() { require "a private Redis" has_redis redis-tools; }
+has_redis() { have redis-cli && { have redis-server || have redis-check-rdb; }; }
+
+# address_of SERVED PID [LOG]: waits until `payonce serve`, whose stdout is the file SERVED, says where it listens, and
+# prints that. LOG is the file of its stderr, if that is not the terminal.
+address_of() {
+  local address deadline=$((SECONDS + 30))
+  until address=$(sed -n 's/^payonce listens on \(http:[^,]*\),.*/\1/p' "$1") && [ -n "$address" ]; do
+    if ! kill -0 "$2" 2>/dev/null || [ "$SECONDS" -ge "$deadline" ]; then
+      die "payonce serve did not start.${3:+ Its last words: $(tail -n 5 "$3")}"
+    fi
+    sleep 0.1
+  done
+  echo "$address"
+}

@@ -21,6 +21,6 @@ can_link_libpq() {
 have cargo || die "cargo is not on the PATH: install Rust (rustup) first."
 require "building payonce" can_link_libpq gcc libc6-dev libpq-dev
 if [ "${1:-}" = servers ]; then
-  require "a private PostgreSQL" has_postgres postgresql
-  require "a private Redis" has_redis redis-tools
+  require_postgres
+  require_redis
 fi

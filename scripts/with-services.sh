@@ -90,9 +90,6 @@ start_private() {
   rm -rf "$work"
 }
 
-require_postgres() { require "a private PostgreSQL" has_postgres postgresql; }
-require_redis() { require "a private Redis" has_redis redis-tools; }
-
 # In a session of its own, because Ctrl-C goes to the whole process group, and COMMAND should find its servers until it ends.
 keep() {
   setsid "scripts/private-$1.sh" "$work/$1.url" <"$work/alive" >"$work/$1.log" 2>&1 9>&- &
