@@ -21,6 +21,9 @@ pub const COMMAND_LIMIT: Duration = Duration::from_mins(1);
 /// An audit takes about a minute for each million transfers.
 const AUDIT_LIMIT: Duration = Duration::from_mins(30);
 
+/// Waits for the end of this program, whichever way it comes, `kill -9` included; then ends the process `$1`, if it still is one of `$2`.
+const GUARD: &str = r#"cat >/dev/null; if [ "/proc/$1/exe" -ef "$2" ]; then kill -9 "$1"; fi"#;
+
 /// The binary, and where the logs of its instances go.
 pub struct Payonce {
     binary: PathBuf,
@@ -98,6 +101,7 @@ impl Payonce {
             // Also when this program panics or is interrupted.
             .kill_on_drop(true)
             .spawn()?;
+        let guard = self.guard(child.id().ok_or("it has ended already")?)?;
         let stdout = child.stdout.take().ok_or("its stdout is not a pipe")?;
         let mut stdout = BufReader::new(stdout).lines();
         let first_line = timeout(START_LIMIT, stdout.next_line()).await??;
@@ -108,7 +112,17 @@ impl Payonce {
             url,
             child,
             _stdout: stdout,
+            _guard: guard,
         })
+    }
+
+    fn guard(&self, process: u32) -> Outcome<Child> {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", GUARD, "guard", &process.to_string()])
+            .arg(&self.binary);
+        // Ctrl-C is for this program, whose end closes the pipe.
+        Ok(command.stdin(Stdio::piped()).process_group(0).spawn()?)
     }
 }
 
@@ -126,6 +140,8 @@ pub struct Instance {
     child: Child,
     /// It would fail to print into a closed pipe.
     _stdout: Lines<BufReader<ChildStdout>>,
+    /// Holds the pipe that it waits at.
+    _guard: Child,
 }
 
 impl Instance {
