@@ -152,7 +152,7 @@ impl Line {
     }
 
     /// One request, and what came back, if anything did.
-    pub async fn post(&self, to: usize, key: Uuid, ask: &Ask, patience: Duration) -> Option<Answer> {
+    async fn post(&self, to: usize, key: Uuid, ask: &Ask, patience: Duration) -> Option<Answer> {
         let url = format!("{}{}", self.service.url(to), ask.path);
         let request = self.http.post(url).header("Idempotency-Key", key.to_string());
         let request = request
@@ -208,7 +208,7 @@ impl Line {
     }
 
     /// Is that the end of it, or does it say: ask again? Anything else is a violation.
-    pub fn is_final(&self, what: impl std::fmt::Display, answer: &Answer) -> bool {
+    fn is_final(&self, what: impl std::fmt::Display, answer: &Answer) -> bool {
         let again = match answer.status {
             503 => true,
             409 => answer.code() == "idempotency_key_in_use",

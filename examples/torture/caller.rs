@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::Outcome;
 use crate::ask::{Answer, Line};
-use crate::model::{Account, Digest, Effect, History, Kind, Movement, Payment, Status, Told, cents, money, refusals};
+use crate::model::{Account, Digest, Effect, History, Kind, Movement, Payment, Status, Told, money, refusals};
 use crate::question::{Question, members};
 use crate::report::Tally;
 use crate::stage::Service;
@@ -132,7 +132,7 @@ impl Caller {
     async fn open(&mut self) {
         let question = Question::new("/accounts", members([("currency", json!("USD"))]), "name");
         let opened = self
-            .command(question, &[], |id| Some(Effect::Opened { account: id? }))
+            .command(question, &[], Effect::Opened { account: Uuid::nil() })
             .await;
         if let Some(Effect::Opened { account: id }) = opened {
             self.history.own.push(Account {
@@ -156,18 +156,15 @@ impl Caller {
         );
         let body = members([("amount", json!(money(cents))), ("currency", json!("USD"))]);
         let question = Question::new(&format!("/accounts/{account}/{verb}"), body, "description");
-        let payment = None;
-        let moved = move |id: Option<Uuid>| {
-            Some(Effect::Moved(Movement {
-                id: id?,
-                kind,
-                from,
-                to,
-                cents,
-                payment,
-            }))
+        let movement = Movement {
+            id: Uuid::nil(),
+            kind,
+            from,
+            to,
+            cents,
+            payment: None,
         };
-        self.command(question, &allowed, moved).await;
+        self.command(question, &allowed, Effect::Moved(movement)).await;
     }
 
     async fn pay(&mut self) {
@@ -183,7 +180,8 @@ impl Caller {
         }
         let cents = self.about(self.own(from).map_or(DEPOSIT_MAX, |own| own.cents));
         let allowed = refusals(self.own(from), self.own(to), cents);
-        self.command(Question::payment(from, to, cents), &allowed, paid(from, to, cents))
+        let movement = Movement::payment(from, to, cents);
+        self.command(Question::payment(from, to, cents), &allowed, Effect::Moved(movement))
             .await;
     }
 
@@ -219,7 +217,8 @@ impl Caller {
         }
         allowed.extend(refusals(self.own(payment.payee), self.own(payment.payer), cents));
         let question = Question::new(&format!("/payments/{}/refunds", payment.id), body, "reason");
-        self.command(question, &allowed, refunded(&payment, cents)).await;
+        let movement = Movement::refund(&payment, cents);
+        self.command(question, &allowed, Effect::Moved(movement)).await;
     }
 
     async fn set_status(&mut self) {
@@ -237,7 +236,9 @@ impl Caller {
             allowed.push("account_not_empty");
         }
         let question = Question::bare(account.id, verb, other);
-        let set = self.command(question, &allowed, |_| Some(Effect::StatusSet)).await;
+        let set = self
+            .command(question, &allowed, Effect::StatusSet { account: account.id })
+            .await;
         if let (Some(_), Some(own)) = (set, self.history.own.iter_mut().find(|own| own.id == account.id)) {
             own.status = status;
         }
@@ -245,12 +246,7 @@ impl Caller {
 
     /// Asks under a new key, and judges the answer: a refusal must be one of `allowed`, and if there are any it must be refused.
     /// Sometimes something else is asked for under the same key at the same time.
-    async fn command(
-        &mut self,
-        question: Question,
-        allowed: &[&str],
-        effect: impl FnOnce(Option<Uuid>) -> Option<Effect>,
-    ) -> Option<Effect> {
+    async fn command(&mut self, question: Question, allowed: &[&str], effect: Effect) -> Option<Effect> {
         let key = self.line.new_key();
         let contested = question.ask.path == question.other.path && self.line.random.u8(0..25) == 0;
         let (question, answer) = if contested {
@@ -269,7 +265,7 @@ impl Caller {
         question: Question,
         answer: &Answer,
         allowed: &[&str],
-        effect: impl FnOnce(Option<Uuid>) -> Option<Effect>,
+        effect: Effect,
     ) -> Option<Effect> {
         let granted = answer.status < 300;
         let code = answer.code();
@@ -285,12 +281,13 @@ impl Caller {
                 answer.status
             ));
         }
-        let effect = if granted { effect(answer.id()) } else { None };
-        if granted && effect.is_none() {
+        let told = answer.id().filter(|_| granted);
+        if granted && told.is_none() {
             self.line
                 .tally
                 .violation(format!("{key} was answered {} without an id", answer.status));
         }
+        let effect = told.map(|id| effect.with(id));
         let (status, body) = (answer.status, answer.digest());
         self.history.told.push(Told {
             key,
@@ -408,46 +405,10 @@ impl Caller {
     }
 }
 
-/// What a payment's id makes of it.
-pub fn paid(from: Uuid, to: Uuid, cents: i64) -> impl FnOnce(Option<Uuid>) -> Option<Effect> {
-    move |id| {
-        Some(Effect::Moved(Movement {
-            id: id?,
-            kind: Kind::Payment,
-            from: Some(from),
-            to: Some(to),
-            cents,
-            payment: None,
-        }))
-    }
-}
-
-/// What a refund's id makes of it.
-pub fn refunded(payment: &Payment, cents: i64) -> impl FnOnce(Option<Uuid>) -> Option<Effect> + use<> {
-    let Payment {
-        id: of, payer, payee, ..
-    } = *payment;
-    move |id| {
-        Some(Effect::Moved(Movement {
-            id: id?,
-            kind: Kind::Refund,
-            from: Some(payee),
-            to: Some(payer),
-            cents,
-            payment: Some(of),
-        }))
-    }
-}
-
 fn keep<T>(random: &mut fastrand::Rng, kept: &mut Vec<T>, new: T) {
     if kept.len() < KEPT {
         kept.push(new);
     } else if let Some(place) = kept.get_mut(random.usize(0..KEPT)) {
         *place = new;
     }
-}
-
-/// A sum of money in a body.
-pub fn cents_of(body: &Value, member: &str) -> Option<i64> {
-    cents(body.get(member)?.as_str()?)
 }

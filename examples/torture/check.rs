@@ -125,11 +125,7 @@ impl Stored {
     /// Under each key that was answered is stored what was answered; and no key that nobody asked under.
     fn check_keys(&self, told: &[&Told], tally: &Tally) {
         let right = told.iter().map(|told| {
-            let resource = told.effect.and_then(|effect| match effect {
-                Effect::Opened { account } => Some(account),
-                Effect::Moved(movement) => Some(movement.id),
-                Effect::StatusSet => self.keys.get(&told.key).and_then(|stored| stored.2),
-            });
+            let resource = told.effect.map(Effect::resource);
             (told.key, (told.status, hex::encode(told.body), resource))
         });
         compare(

@@ -132,8 +132,7 @@ async fn play(args: &Args, folder: &Path) -> Outcome<bool> {
     watcher.abort();
     println!("check: what was told against what is stored");
     check::all(&mut stage, &histories, &tally).await?;
-    let report = Report::new(seed, took, &tally, &histories);
-    report.check_enough(&tally, seconds);
+    tally.check_enough(seconds);
     let report = Report::new(seed, took, &tally, &histories);
     println!("{report}");
     if let Some(path) = &args.json {

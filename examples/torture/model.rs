@@ -18,8 +18,28 @@ pub struct Told {
 #[derive(Clone, Copy)]
 pub enum Effect {
     Opened { account: Uuid },
-    StatusSet,
+    StatusSet { account: Uuid },
     Moved(Movement),
+}
+
+impl Effect {
+    /// The effect that is asked for, once the answer has told the id.
+    pub fn with(mut self, told: Uuid) -> Self {
+        match &mut self {
+            Self::Opened { account } => *account = told,
+            Self::StatusSet { .. } => {}
+            Self::Moved(movement) => movement.id = told,
+        }
+        self
+    }
+
+    /// What the service must remember as made or changed.
+    pub fn resource(self) -> Uuid {
+        match self {
+            Self::Opened { account } | Self::StatusSet { account } => account,
+            Self::Moved(movement) => movement.id,
+        }
+    }
 }
 
 /// Money from one account to another.
@@ -33,6 +53,29 @@ pub struct Movement {
     pub cents: i64,
     /// What a refund gives back of.
     pub payment: Option<Uuid>,
+}
+
+impl Movement {
+    /// A payment that is asked for.
+    pub fn payment(from: Uuid, to: Uuid, cents: i64) -> Self {
+        Self {
+            id: Uuid::nil(),
+            kind: Kind::Payment,
+            from: Some(from),
+            to: Some(to),
+            cents,
+            payment: None,
+        }
+    }
+
+    /// A refund that is asked for.
+    pub fn refund(of: &Payment, cents: i64) -> Self {
+        Self {
+            kind: Kind::Refund,
+            payment: Some(of.id),
+            ..Self::payment(of.payee, of.payer, cents)
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,8 +7,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::ask::Answer;
-use crate::caller::{Caller, paid, refunded};
-use crate::model::{Effect, Status, money};
+use crate::caller::Caller;
+use crate::model::{Effect, Movement, Status, money};
 use crate::question::{Question, members};
 
 /// How many at once.
@@ -32,7 +32,7 @@ impl Caller {
         }
         let (to, cents) = (self.shared_account(), own.cents / 2 + 1);
         let question = Question::payment(own.id, to, cents);
-        self.race_for_one(&question, "insufficient_funds", || paid(own.id, to, cents))
+        self.race_for_one(&question, "insufficient_funds", Movement::payment(own.id, to, cents))
             .await;
     }
 
@@ -48,16 +48,11 @@ impl Caller {
         let cents = payment.refundable() / 2 + 1;
         let path = format!("/payments/{}/refunds", payment.id);
         let question = Question::new(&path, members([("amount", json!(money(cents)))]), "reason");
-        self.race_for_one(&question, "refund_exceeds_remaining", || refunded(&payment, cents))
+        self.race_for_one(&question, "refund_exceeds_remaining", Movement::refund(&payment, cents))
             .await;
     }
 
-    async fn race_for_one<E: FnOnce(Option<Uuid>) -> Option<Effect>>(
-        &mut self,
-        question: &Question,
-        refusal: &str,
-        effect: impl Fn() -> E,
-    ) {
+    async fn race_for_one(&mut self, question: &Question, refusal: &str, movement: Movement) {
         let keys: Vec<Uuid> = (0..AT_ONCE).map(|_| self.line.new_key()).collect();
         let asked = self.ask_at_once(&keys, question).await;
         let granted = asked.iter().filter(|(_, answer)| answer.status < 300).count();
@@ -75,7 +70,7 @@ impl Caller {
         }
         for (key, answer) in asked {
             let allowed: &[&str] = if answer.status < 300 { &[] } else { &[refusal] };
-            self.note(key, question.clone(), &answer, allowed, effect());
+            self.note(key, question.clone(), &answer, allowed, Effect::Moved(movement));
         }
     }
 
@@ -103,7 +98,8 @@ impl Caller {
             ));
         }
         if let Some((key, answer)) = asked.pop() {
-            self.note(key, question, &answer, &[], paid(from, to, cents));
+            let movement = Movement::payment(from, to, cents);
+            self.note(key, question, &answer, &[], Effect::Moved(movement));
         }
     }
 

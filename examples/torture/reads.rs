@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::caller::{Caller, cents_of};
-use crate::model::Effect;
+use crate::caller::Caller;
+use crate::model::{Effect, cents};
 
 impl Caller {
     pub async fn read(&mut self) {
@@ -60,14 +60,10 @@ impl Caller {
         let body = self.read_body(&format!("/idempotency-keys/{key}")).await;
         let found = body.pointer("/response/status").and_then(Value::as_u64);
         self.must_be(&format!("status stored under {key}"), &found, &Some(u64::from(status)));
-        if let Some(Effect::Moved(movement)) = effect {
+        if let Some(made) = effect.map(Effect::resource) {
             let resource = body.get("resource").and_then(Value::as_str).unwrap_or_default();
-            let names_it = resource.ends_with(&movement.id.to_string());
-            self.must_be(
-                &format!("resource {resource:?} of {key} is {}", movement.id),
-                &names_it,
-                &true,
-            );
+            let names_it = resource.ends_with(&made.to_string());
+            self.must_be(&format!("resource {resource:?} of {key} is {made}"), &names_it, &true);
         }
     }
 
@@ -86,4 +82,9 @@ impl Caller {
                 .violation(format!("read after write, {what}: {found:?} instead of {right:?}"));
         }
     }
+}
+
+/// A sum of money in a body.
+fn cents_of(body: &Value, member: &str) -> Option<i64> {
+    cents(body.get(member)?.as_str()?)
 }

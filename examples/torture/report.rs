@@ -59,6 +59,32 @@ impl Tally {
         counts.violations.push(what);
     }
 
+    /// A run in which too little happened proves nothing.
+    pub fn check_enough(&self, seconds: u64) {
+        let (events, faults) = {
+            let counts = self.counts();
+            (counts.events.clone(), counts.faults.clone())
+        };
+        for event in [
+            "retries",
+            "replays",
+            "hang-ups",
+            "duplicates at once",
+            "keys used again for something else",
+            "races",
+            "reads",
+        ] {
+            if !events.contains_key(event) {
+                self.violation(format!("it proves nothing: there were no {event}"));
+            }
+        }
+        for fault in Fault::ALL {
+            if seconds >= ALL_FAULTS_SECONDS && !faults.contains_key(&fault.to_string()) {
+                self.violation(format!("it proves nothing: the fault '{fault}' never came"));
+            }
+        }
+    }
+
     pub fn in_short(&self) -> String {
         let counts = self.counts();
         format!(
@@ -98,29 +124,6 @@ impl Report {
             effects: told().filter(|told| told.effect.is_some()).count(),
             resident_kib: resident(&counts.resident_kib),
             violations: counts.violations.clone(),
-        }
-    }
-
-    /// A run in which nothing happened proves nothing.
-    pub fn check_enough(&self, tally: &Tally, seconds: u64) {
-        let some = |event| self.events.get(event).is_some_and(|count| *count > 0);
-        for event in [
-            "retries",
-            "replays",
-            "hang-ups",
-            "duplicates at once",
-            "keys used again for something else",
-            "races",
-            "reads",
-        ] {
-            if !some(event) {
-                tally.violation(format!("it proves nothing: there were no {event}"));
-            }
-        }
-        for fault in Fault::ALL {
-            if seconds >= ALL_FAULTS_SECONDS && !self.faults.contains_key(&fault.to_string()) {
-                tally.violation(format!("it proves nothing: the fault '{fault}' never came"));
-            }
         }
     }
 
