@@ -195,12 +195,13 @@ impl Engine {
     }
 }
 
-/// What a caller is told of a database error. Its own words, which may name hosts and users, are for the log.
+/// What a caller is told of the database error that the last attempt met. Its own words, which may name hosts and users, are
+/// for the log. That this attempt did nothing is no reason to say that nothing was executed: an earlier one may have committed.
 fn told(error: &StorageError) -> &'static str {
     match error {
-        StorageError::Unreachable(_) => "the database is out of reach; nothing was executed",
+        StorageError::Unreachable(_) => "the database is out of reach",
         StorageError::OutcomeUnknown(_) => "the connection to the database was lost during the commit",
-        StorageError::RolledBack(_) | StorageError::Broken(_) => "it was rolled back",
+        StorageError::RolledBack(_) | StorageError::Broken(_) => "the last attempt was rolled back",
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Every query answers with the same four columns: whose row it is, which one, what it should be, and what it is. `slice` stands for
 //! some thousand rows of the table that the law is over ([`super::audit`] walks it). To each of them a query looks
-//! up what it needs by an index, so it costs the same however large the ledger is.
+//! up what it needs by an index, so it costs what those rows cost, however large the ledger is.
 //!
 //! Together they are more than one by one. Entries are numbered 1, 2, 3, … up to the account's count, each follows from the one
 //! before, and the balance is the sum of all: so every balance that was ever seen was right.

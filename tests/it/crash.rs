@@ -271,6 +271,30 @@ async fn a_commit_whose_reply_is_cut_off_is_found_out_under_the_same_key() {
     assert_books_balance(&app.database);
 }
 
+/// The same, and PostgreSQL stays out of reach. That no connection can be had says nothing of the attempt before: it was committed.
+#[tokio::test]
+async fn a_commit_whose_reply_is_cut_off_is_not_told_as_nothing_executed() {
+    let (app, proxy, payer, payee) = behind_a_proxy(&[]).await;
+    let key = new_key();
+    proxy.hold_after_seeing(b"COMMIT");
+    let paying = tokio::spawn({
+        let (client, key, payer, payee) = (app.client.clone(), key.clone(), payer.clone(), payee.clone());
+        async move { client.pay_under(&key, &payer, &payee, "10.00").await }
+    });
+    until("the commit", || app.database.number(PAYMENTS) == 1).await;
+    proxy.cut();
+    let told = paying.await.unwrap();
+    let detail = told.problem(503, "unavailable")["detail"].to_string();
+    for lie in ["nothing was executed", "it was rolled back"] {
+        assert!(!detail.contains(lie), "{detail}");
+    }
+    proxy.pass();
+    let retry = retry_until_paid(&app, &key, &payer, &payee).await;
+    assert!(retry.is_replay());
+    assert_eq!(app.database.number(PAYMENTS), 1);
+    assert_books_balance(&app.database);
+}
+
 /// The same, but the reply comes too late for the caller: 503 in time, and the answer is there for the retry.
 #[tokio::test]
 async fn a_commit_whose_reply_is_late_is_503_in_time_and_a_replay_later() {

@@ -247,7 +247,7 @@ impl<'a> Lane<'a> {
         match self.victim {
             Victim::Service => {
                 self.a.kill();
-                self.proxy.cut();
+                self.proxy.reset();
             }
             Victim::Session => {
                 let database = &self.app.database;
@@ -258,10 +258,10 @@ impl<'a> Lane<'a> {
                     database.word("SELECT clock_timestamp()")
                 );
                 until("the sessions to end", || database.number(&terminate) == 0).await;
+                self.proxy.pass();
             }
-            Victim::Line => self.proxy.cut(),
+            Victim::Line => self.proxy.reset(),
         }
-        self.proxy.pass();
     }
 
     async fn crash_everywhere(mut self, rounds: usize) {

@@ -171,6 +171,12 @@ impl Proxy {
         self.set(Mode::Freeze);
     }
 
+    /// All connections are reset, and new ones go through: a line that was down for a moment.
+    pub fn reset(&self) {
+        self.switch.send_modify(|switch| switch.cuts += 1);
+        self.pass();
+    }
+
     /// All connections are reset, and new ones are as soon as they are made, until `pass`.
     pub fn cut(&self) {
         self.switch.send_modify(|switch| switch.cuts += 1);
