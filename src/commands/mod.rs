@@ -3,6 +3,7 @@
 pub mod api_key;
 pub mod audit;
 pub mod cleanup;
+pub mod metrics;
 pub mod serve;
 
 /// What ends a command early: a sentence for the person who called it.

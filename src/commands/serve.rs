@@ -9,10 +9,9 @@ use actix_web::dev::Server;
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Fatal, cleanup};
+use super::{Fatal, cleanup, metrics};
 use crate::config::ServeArgs;
 use crate::engine::{Engine, Workers};
 use crate::http::{Authenticator, Service, envelope, routes};
@@ -24,15 +23,6 @@ const CLIENT_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an idle connection is kept.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
-
-/// Seconds; a payment takes milliseconds.
-#[expect(clippy::disallowed_types, reason = "Prometheus buckets are floats; no money is near")]
-const LATENCY_BUCKETS: &[f64] = &[
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-];
-
-#[expect(clippy::disallowed_types, reason = "Prometheus buckets are floats; no money is near")]
-const BATCH_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
 /// A service that runs.
 pub struct Running {
@@ -66,7 +56,7 @@ pub fn start(args: &ServeArgs) -> Result<Running, Fatal> {
         engine,
         authenticator,
         database,
-        metrics_registry()?,
+        metrics::registry()?,
     ));
     cleanup::start_background(&database_settings, args.cleanup_interval)?;
 
@@ -125,42 +115,4 @@ async fn told_to_stop() {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-}
-
-/// One registry a process.
-fn metrics_registry() -> Result<PrometheusHandle, Fatal> {
-    static REGISTRY: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
-    if let Some(handle) = REGISTRY.get() {
-        return Ok(handle.clone());
-    }
-    let handle = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), LATENCY_BUCKETS)?
-        .set_buckets_for_metric(Matcher::Full("payonce_batch_size".to_owned()), BATCH_BUCKETS)?
-        .install_recorder()?;
-    describe_metrics();
-    Ok(REGISTRY.get_or_init(|| handle).clone())
-}
-
-/// All metric names, with their meaning.
-fn describe_metrics() {
-    metrics::describe_histogram!(
-        "payonce_http_request_seconds",
-        "Time from request to answer, by method, route and status"
-    );
-    metrics::describe_histogram!("payonce_batch_size", "Commands in one transaction");
-    metrics::describe_gauge!("payonce_queue_length", "Commands waiting for a worker");
-    metrics::describe_counter!(
-        "payonce_retries_total",
-        "Commands run again because their transaction rolled back"
-    );
-    metrics::describe_counter!(
-        "payonce_broken_total",
-        "Commands rolled back because of a bug: alarm on any"
-    );
-    metrics::describe_counter!("payonce_redis_hints_total", "What Redis said: seen, new, failed");
-    metrics::describe_counter!(
-        "payonce_keys_erased_total",
-        "Idempotency keys whose response was erased"
-    );
-    metrics::describe_counter!("payonce_keys_forgotten_total", "Idempotency keys that were deleted");
 }

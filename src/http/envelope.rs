@@ -2,10 +2,10 @@
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::StatusCode;
 use actix_web::http::header::{
     ALLOW, CACHE_CONTROL, HeaderName, HeaderValue, LINK, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
 };
+use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpResponse, ResponseError};
 use serde::Serialize;
@@ -21,6 +21,9 @@ const IDEMPOTENT_REPLAYED: &str = "Idempotent-Replayed";
 const JSON: &str = "application/json";
 const PROBLEM_JSON: &str = "application/problem+json";
 
+/// The label of a method or route that is none of ours.
+const OTHER: &str = "other";
+
 /// Around every request: gives it an id, turns a problem into its response, sets the headers that every answer has, counts.
 ///
 /// # Errors
@@ -30,7 +33,7 @@ pub async fn envelope(request: ServiceRequest, next: Next<BoxBody>) -> Result<Se
     request.extensions_mut().insert(RequestId(id));
     let key = idempotency_key(request.headers()).ok();
     let started = std::time::Instant::now();
-    let method = request.method().to_string();
+    let method = method_label(request.method());
 
     let mut response = next.call(request).await?;
 
@@ -49,15 +52,26 @@ pub async fn envelope(request: ServiceRequest, next: Next<BoxBody>) -> Result<Se
     if let Some(value) = key.and_then(|key| HeaderValue::from_str(key.as_str()).ok()) {
         headers.insert(HeaderName::from_static("idempotency-key"), value);
     }
-    let route = response
-        .request()
-        .match_pattern()
-        .unwrap_or_else(|| "unknown".to_owned());
+    let route = response.request().match_pattern().unwrap_or_else(|| OTHER.to_owned());
     let status = response.status().as_u16();
     tracing::debug!(request_id = %id, %method, route, status, "answered");
     metrics::histogram!("payonce_http_request_seconds", "method" => method, "route" => route, "status" => status.to_string())
         .record(started.elapsed());
     Ok(response)
+}
+
+/// A metric keeps each value of a label for ever, so what strangers make up can't be one.
+fn method_label(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => OTHER,
+    }
 }
 
 /// What the engine answered. A replay differs from the first answer in the marker only.

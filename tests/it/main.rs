@@ -17,6 +17,7 @@ mod balance_at;
 mod entries;
 mod health;
 mod limits;
+mod metrics;
 mod movements;
 mod mutations;
 mod openapi;

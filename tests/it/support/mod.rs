@@ -5,9 +5,11 @@ pub mod books;
 pub mod client;
 pub mod database;
 pub mod proxy;
+pub mod raw;
 
 pub use app::{App, Instance};
 pub use books::assert_books_balance;
 pub use client::{Client, Reply, new_key};
 pub use database::TestDatabase;
 pub use proxy::Proxy;
+pub use raw::Raw;
