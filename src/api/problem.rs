@@ -27,6 +27,7 @@ pub enum Code {
     Forbidden,
     NotFound,
     MethodNotAllowed,
+    RequestTimeout,
     IdempotencyKeyInUse,
     AccountFrozen,
     AccountClosed,
@@ -64,7 +65,7 @@ pub struct Row {
 
 impl Code {
     /// All codes, by status.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::MalformedRequest,
         Self::IdempotencyKeyMissing,
         Self::IdempotencyKeyInvalid,
@@ -74,6 +75,7 @@ impl Code {
         Self::Forbidden,
         Self::NotFound,
         Self::MethodNotAllowed,
+        Self::RequestTimeout,
         Self::IdempotencyKeyInUse,
         Self::AccountFrozen,
         Self::AccountClosed,
@@ -109,6 +111,7 @@ impl Code {
             Self::Forbidden => row("forbidden", 403, false, "API key lacks the scope", "Use a key with the scope that the detail names."),
             Self::NotFound => row("not_found", 404, false, "Not found", "Check the address and the ids: they must belong to the tenant of the API key."),
             Self::MethodNotAllowed => row("method_not_allowed", 405, false, "Method not allowed", "Use one of the methods in the Allow header."),
+            Self::RequestTimeout => row("request_timeout", 408, true, "The body did not arrive", "Nothing was executed. Send the whole request again, on a new connection and under the same key."),
             Self::IdempotencyKeyInUse => row("idempotency_key_in_use", 409, true, "The first request is still running", "Repeat the request under the same key after the time in Retry-After."),
             Self::AccountFrozen => row("account_frozen", 409, false, "Account is frozen", "Unfreeze the account, then ask under a new key."),
             Self::AccountClosed => row("account_closed", 409, false, "Account is closed", "A closed account stays closed; use another one."),
@@ -116,7 +119,7 @@ impl Code {
             Self::IdempotencyKeyExpired => row("idempotency_key_expired", 410, false, "The key's window has passed", "Nothing was executed. Look at the resource: the first request may have made it. If it is really a new operation, use a new key."),
             Self::RefundedAmountChanged => row("refunded_amount_changed", 412, false, "The refunded amount has changed", "Read the payment again, decide again, and ask under a new key."),
             Self::BodyTooLarge => row("body_too_large", 413, false, "Body is too large", "Send at most 64 KiB."),
-            Self::UnsupportedMediaType => row("unsupported_media_type", 415, false, "Unsupported media type", "Send JSON with `Content-Type: application/json`."),
+            Self::UnsupportedMediaType => row("unsupported_media_type", 415, false, "Unsupported media type", "Send JSON with `Content-Type: application/json`, not compressed."),
             Self::ValidationFailed => row("validation_failed", 422, false, "Validation failed", "Correct the fields in errors; nothing was executed."),
             Self::IdempotencyKeyReused => row("idempotency_key_reused", 422, false, "The key belongs to another request", "The key was first used for another route or content. Use a new key for a new operation."),
             Self::SameAccount => row("same_account", 422, false, "Payer and payee are one account", "Name two different accounts."),
@@ -171,6 +174,7 @@ pub struct Problem {
     detail: String,
     retry_after: Option<u32>,
     allow: Option<String>,
+    accept_encoding: Option<&'static str>,
     more: More,
 }
 
@@ -231,7 +235,7 @@ impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let retry_after = matches!(
             code,
-            Code::IdempotencyKeyInUse | Code::RateLimited | Code::Overloaded | Code::Unavailable
+            Code::RequestTimeout | Code::IdempotencyKeyInUse | Code::RateLimited | Code::Overloaded | Code::Unavailable
         )
         .then_some(RETRY_AFTER_SECONDS);
         Self {
@@ -239,6 +243,7 @@ impl Problem {
             detail: detail.into(),
             retry_after,
             allow: None,
+            accept_encoding: None,
             more: More::default(),
         }
     }
@@ -294,6 +299,20 @@ impl Problem {
     #[must_use]
     pub fn allow(&self) -> Option<&str> {
         self.allow.as_deref()
+    }
+
+    /// Names the content codings that are accepted. Only where the coding was what was wrong: it tells that apart from a
+    /// wrong media type (RFC 9110, 12.5.3).
+    #[must_use]
+    pub fn with_accept_encoding(mut self, codings: &'static str) -> Self {
+        self.accept_encoding = Some(codings);
+        self
+    }
+
+    /// The content codings that are accepted, for `Accept-Encoding`.
+    #[must_use]
+    pub fn accept_encoding(&self) -> Option<&'static str> {
+        self.accept_encoding
     }
 
     /// Which one.

@@ -8,7 +8,7 @@ use utoipa::PartialSchema;
 use super::*;
 
 /// The codes of the contract, by status. A caller's error handling is built on these names.
-const CONTRACT: [(u16, &[&str]); 15] = [
+const CONTRACT: [(u16, &[&str]); 16] = [
     (
         400,
         &[
@@ -23,6 +23,7 @@ const CONTRACT: [(u16, &[&str]); 15] = [
     (403, &["forbidden"]),
     (404, &["not_found"]),
     (405, &["method_not_allowed"]),
+    (408, &["request_timeout"]),
     (
         409,
         &[
@@ -106,7 +107,7 @@ fn only_what_may_pass_by_itself_is_retryable() {
     for code in Code::ALL {
         let row = code.row();
         assert!((400..600).contains(&row.status), "{row:?}");
-        let may_pass = matches!(row.status, 429 | 500..) || code == Code::IdempotencyKeyInUse;
+        let may_pass = matches!(row.status, 408 | 429 | 500..) || code == Code::IdempotencyKeyInUse;
         assert_eq!(row.retryable, may_pass, "{row:?}");
     }
 }

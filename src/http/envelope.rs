@@ -3,9 +3,9 @@
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{
-    ALLOW, CACHE_CONTROL, HeaderName, HeaderValue, LINK, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, HeaderName, HeaderValue, LINK, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use actix_web::http::{Method, StatusCode};
+use actix_web::http::{ConnectionType, Method, StatusCode};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpResponse, ResponseError};
 use serde::Serialize;
@@ -34,6 +34,7 @@ pub async fn envelope(request: ServiceRequest, next: Next<BoxBody>) -> Result<Se
     let key = idempotency_key(request.headers()).ok();
     let started = std::time::Instant::now();
     let method = method_label(request.method());
+    let offers_upgrade = request.head().upgrade();
 
     let mut response = next.call(request).await?;
 
@@ -44,6 +45,14 @@ pub async fn envelope(request: ServiceRequest, next: Next<BoxBody>) -> Result<Se
     {
         let answer = problem_response(problem, id);
         response = response.into_response(answer);
+    }
+    if offers_upgrade {
+        // The HTTP library ends a connection on which an upgrade was offered, and would leave the client to find that out by
+        // a next request that fails.
+        response
+            .response_mut()
+            .head_mut()
+            .set_connection_type(ConnectionType::Close);
     }
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
@@ -144,6 +153,13 @@ fn problem_response(problem: &Problem, request_id: Uuid) -> HttpResponse {
     }
     if let Some(methods) = problem.allow() {
         response.insert_header((ALLOW, methods));
+    }
+    if let Some(codings) = problem.accept_encoding() {
+        response.insert_header((ACCEPT_ENCODING, codings));
+    }
+    if problem.code() == Code::RequestTimeout {
+        // What still arrives of the body must not be taken for the next request.
+        response.force_close();
     }
     if problem.code() == Code::Unauthenticated {
         response.insert_header((WWW_AUTHENTICATE, "Bearer"));

@@ -1,22 +1,23 @@
-//! What comes in, checked in one order: API key, scope, rate, query string, idempotency key, media type, body.
+//! What comes in, checked in one order: API key, scope, rate, query string, idempotency key, coding, body, media type.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use actix_web::dev::Payload;
-use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use actix_web::error::PayloadError;
+use actix_web::http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, UPGRADE};
 use actix_web::web::{Bytes, Data};
 use actix_web::{FromRequest, HttpMessage, HttpRequest};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::Service;
 use super::auth::Scope;
 use super::headers::{RequestId, idempotency_key};
 use super::page::{Cursor, List, PageQuery};
 use super::query::Query;
+use super::{BODY_MAX, Service};
 use crate::api::{Code, Problem, body};
 use crate::domain::{Command, TenantId};
 use crate::idempotency::{IdempotencyKey, KeyError, Request};
@@ -142,7 +143,10 @@ impl FromRequest for Post {
                 };
                 Problem::new(code, error.to_string())
             })?;
-            let bytes = read_body(&request, bytes).await?;
+            refuse_coding(&request)?;
+            refuse_websocket(&request)?;
+            let bytes = read_body(bytes).await?;
+            check_media_type(&request, &bytes)?;
             let request_id = request
                 .extensions()
                 .get::<RequestId>()
@@ -159,30 +163,75 @@ impl FromRequest for Post {
     }
 }
 
-async fn read_body(
-    request: &HttpRequest,
-    bytes: impl Future<Output = Result<Bytes, actix_web::Error>>,
-) -> Result<Bytes, Problem> {
-    let late = |_| Problem::new(Code::MalformedRequest, "the body did not arrive in time");
-    let bytes = timeout(BODY_TIMEOUT, bytes).await.map_err(late)?;
-    let bytes = bytes.map_err(|error| match error.as_response_error().status_code().as_u16() {
-        413 => Problem::new(Code::BodyTooLarge, "the body has more than 65536 bytes"),
-        _ => Problem::new(
+/// A body under a coding that is not undone would be read as what it is not.
+fn refuse_coding(request: &HttpRequest) -> Result<(), Problem> {
+    for value in request.headers().get_all(CONTENT_ENCODING) {
+        let codings = value.to_str().unwrap_or("?");
+        if codings
+            .split(',')
+            .any(|coding| !coding.trim().eq_ignore_ascii_case("identity"))
+        {
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                format!("send the body as it is, without `Content-Encoding: {codings}`"),
+            )
+            .with_accept_encoding("identity"));
+        }
+    }
+    Ok(())
+}
+
+/// The HTTP library takes all that follows such an offer for a stream without an end, whatever `Content-Length` says.
+fn refuse_websocket(request: &HttpRequest) -> Result<(), Problem> {
+    let offers = request.headers().get_all(UPGRADE);
+    let mut offers = offers.filter_map(|value| value.to_str().ok());
+    if offers.any(|offer| offer.trim().eq_ignore_ascii_case("websocket")) {
+        return Err(Problem::new(
             Code::MalformedRequest,
-            format!("the body did not arrive whole: {error}"),
+            "there is no WebSocket here: send the request without `Upgrade: websocket`",
+        ));
+    }
+    Ok(())
+}
+
+async fn read_body(bytes: impl Future<Output = Result<Bytes, actix_web::Error>>) -> Result<Bytes, Problem> {
+    let Ok(read) = timeout(BODY_TIMEOUT, bytes).await else {
+        let seconds = BODY_TIMEOUT.as_secs();
+        return Err(Problem::new(
+            Code::RequestTimeout,
+            format!("the whole body did not arrive within {seconds} seconds"),
+        ));
+    };
+    read.map_err(|error| match error.as_error() {
+        Some(PayloadError::Overflow) => {
+            Problem::new(Code::BodyTooLarge, format!("the body has more than {BODY_MAX} bytes"))
+        }
+        Some(PayloadError::Incomplete(_)) => Problem::new(
+            Code::RequestTimeout,
+            "the connection ended before the whole body had arrived",
         ),
-    })?;
+        _ => {
+            tracing::debug!(%error, "a body could not be read");
+            Problem::new(
+                Code::MalformedRequest,
+                "the body is not framed as HTTP wants it (`Content-Length`, or chunks)",
+            )
+        }
+    })
+}
+
+fn check_media_type(request: &HttpRequest, bytes: &Bytes) -> Result<(), Problem> {
     let media_type = request
         .headers()
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     let essence = media_type.split(';').next().unwrap_or_default().trim();
-    if !bytes.is_empty() && !essence.eq_ignore_ascii_case("application/json") {
-        return Err(Problem::new(
-            Code::UnsupportedMediaType,
-            format!("the body must come with `Content-Type: application/json`, not {media_type:?}"),
-        ));
+    if bytes.is_empty() || essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
     }
-    Ok(bytes)
+    Err(Problem::new(
+        Code::UnsupportedMediaType,
+        format!("the body must come with `Content-Type: application/json`, not {media_type:?}"),
+    ))
 }

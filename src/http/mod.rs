@@ -19,8 +19,8 @@ mod query;
 mod refunds;
 mod service;
 
-use actix_web::web::{self, ServiceConfig, get, post};
-use actix_web::{Resource, Route};
+use actix_web::web::{self, Redirect, ServiceConfig, post};
+use actix_web::{Resource, Route, guard};
 
 pub use auth::{Authenticator, HEARSAY, hash_api_key};
 pub use envelope::envelope;
@@ -72,7 +72,8 @@ pub fn routes(config: &mut ServiceConfig) {
         .service(at("/problems/{code}", [("GET", get().to(health::problem))]))
         .service(at("/openapi.json", [("GET", get().to(openapi::document))]))
         .service(at("/swagger-ui/{file:.*}", [("GET", get().to(openapi::swagger_ui))]))
-        .service(web::redirect("/swagger-ui", "/swagger-ui/"))
+        .service(at("/swagger-ui", [("GET", get().to(to_swagger_ui))]))
+        .service(at("/", [("GET", get().to(to_swagger_ui))]))
         .default_service(web::to(async || -> Result<&str, Problem> {
             Err(Problem::new(
                 Code::NotFound,
@@ -81,9 +82,20 @@ pub fn routes(config: &mut ServiceConfig) {
         }));
 }
 
+/// `HEAD` is answered as `GET`, without the body: the HTTP library leaves it out.
+fn get() -> Route {
+    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+/// A browser that was pointed at the service sees what there is.
+async fn to_swagger_ui() -> Redirect {
+    Redirect::to("/swagger-ui/")
+}
+
 /// A path with its methods; any other method is answered with 405 and the list of those.
 fn at<const N: usize>(path: &str, methods: [(&'static str, Route); N]) -> Resource {
-    let allowed = methods.each_ref().map(|(name, _)| *name).join(", ");
+    let with_head = |name: &'static str| if name == "GET" { "GET, HEAD" } else { name };
+    let allowed = methods.each_ref().map(|(name, _)| with_head(name)).join(", ");
     let resource = methods
         .into_iter()
         .fold(web::resource(path), |resource, (_, route)| resource.route(route));

@@ -31,6 +31,7 @@ const EVERY_POST: &[Code] = &[
     Code::UnknownParameter,
     Code::Unauthenticated,
     Code::Forbidden,
+    Code::RequestTimeout,
     Code::IdempotencyKeyInUse,
     Code::IdempotencyKeyExpired,
     Code::BodyTooLarge,

@@ -16,6 +16,7 @@ mod auth;
 mod balance_at;
 mod entries;
 mod health;
+mod http_edge;
 mod limits;
 mod metrics;
 mod movements;

@@ -10,11 +10,12 @@ use futures_util::stream::FuturesUnordered;
 use payonce::api::Code;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
 use crate::support::app::until;
 use crate::support::client::payment;
-use crate::support::{App, Client, Reply, assert_books_balance, new_key};
+use crate::support::{App, Client, Raw, Reply, assert_books_balance, new_key};
 
 /// A session that keeps an account's row locked until it is dropped.
 fn lock_account(app: &App, account: &str) -> PgConnection {
@@ -46,6 +47,7 @@ async fn provoke(app: &App, code: Code) -> Reply {
         Code::Forbidden => app.with_scopes("tenant-a", &["write"]).get("/payments").await,
         Code::NotFound => app.get(&format!("/payments/{}", Uuid::now_v7())).await,
         Code::MethodNotAllowed => app.send(app.request(Method::DELETE, "/payments")).await,
+        Code::RequestTimeout => body_cut_short(app).await,
         Code::IdempotencyKeyInUse => key_in_use().await,
         Code::AccountFrozen => {
             app.set(&payer, "freeze").await.ok();
@@ -92,6 +94,15 @@ async fn provoke(app: &App, code: Code) -> Reply {
         Code::Overloaded => overloaded().await,
         Code::Unavailable => unavailable().await,
     }
+}
+
+/// The client has no more to say, and has promised more.
+async fn body_cut_short(app: &App) -> Reply {
+    let mut connection = Raw::connect(app).await;
+    let head = Raw::post_head(app, "/payments", &new_key(), "Content-Length: 100\r\n");
+    connection.send(head + "{").await;
+    connection.stream.shutdown().await.expect("closed for writing");
+    connection.reply().await.expect("an answer")
 }
 
 /// One of two equal requests waits for a lock, the other one for it: for 200 ms.
@@ -202,6 +213,7 @@ async fn every_code_is_answered_as_its_row_says() {
             .header("Retry-After")
             .map(|seconds| seconds.parse::<u32>().expect("seconds"));
         let waits = [
+            Code::RequestTimeout,
             Code::IdempotencyKeyInUse,
             Code::RateLimited,
             Code::Overloaded,
@@ -215,7 +227,7 @@ async fn every_code_is_answered_as_its_row_says() {
         );
         assert_eq!(
             reply.header("Allow"),
-            (code == Code::MethodNotAllowed).then_some("GET, POST")
+            (code == Code::MethodNotAllowed).then_some("GET, HEAD, POST")
         );
     }
     assert_books_balance(&app.database);
@@ -359,7 +371,7 @@ async fn until_queued(client: &Client, number: usize) {
 async fn an_unknown_address_is_not_found() {
     let app = App::start().await;
     for path in [
-        "/",
+        "/index.html",
         "/nowhere",
         "/payments/",
         "//payments",

@@ -24,6 +24,15 @@ impl Raw {
         }
     }
 
+    /// The head of a `POST` by this client; `more` are further lines, each with its end.
+    pub fn post_head(client: &Client, path: &str, key: &str, more: &str) -> String {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: payonce\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {key}\r\n\
+             Content-Type: application/json\r\n{more}\r\n",
+            client.api_key
+        )
+    }
+
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.expect("sent");
     }
@@ -39,6 +48,22 @@ impl Raw {
         }
         let body = self.received.drain(..length).collect();
         Some(Reply { status, headers, body })
+    }
+
+    /// The next answer, of which only the head is there: to a `HEAD`.
+    pub async fn head_reply(&mut self) -> Option<Reply> {
+        let (status, headers) = self.head().await?;
+        Some(Reply {
+            status,
+            headers,
+            body: Vec::new(),
+        })
+    }
+
+    /// All that comes until the other side closes.
+    pub async fn rest(mut self) -> Vec<u8> {
+        while self.receive().await.is_some() {}
+        self.received
     }
 
     async fn head(&mut self) -> Option<(u16, HeaderMap)> {
