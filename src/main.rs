@@ -48,15 +48,27 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = parse();
     start_log(cli.log_json);
     match run(cli.command) {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("payonce: {error}");
+            eprintln!("payonce: {}", api_key::hide_keys(&error.to_string()));
             ExitCode::FAILURE
         }
     }
+}
+
+fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        let said = error.render().to_string();
+        let hidden = api_key::hide_keys(&said);
+        if hidden == said {
+            error.exit();
+        }
+        eprint!("{hidden}");
+        std::process::exit(error.exit_code())
+    })
 }
 
 fn run(command: Command) -> Result<ExitCode, Fatal> {

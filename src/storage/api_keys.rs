@@ -46,7 +46,8 @@ pub fn find_valid(connection: &mut PgConnection, key_hash: &[u8]) -> QueryResult
     }))
 }
 
-/// Adds a key, and the tenant if there is none of this name. `valid_for` in seconds; `None` is for ever.
+/// Adds a key, and the tenant if there is none of this name. `valid_for` in seconds; `None` is for ever. `false`: nothing was
+/// added, because the tenant has another key with this visible beginning.
 ///
 /// # Errors
 /// Diesel's.
@@ -57,7 +58,7 @@ pub fn create(
     key_hash: &[u8],
     scopes: &[&str],
     valid_for: Option<i64>,
-) -> QueryResult<()> {
+) -> QueryResult<bool> {
     diesel::insert_into(tenants::table)
         .values((tenants::tenant_id.eq(Uuid::now_v7()), tenants::name.eq(tenant)))
         .on_conflict(tenants::name)
@@ -70,7 +71,7 @@ pub fn create(
     let expires_at = diesel::dsl::sql::<Nullable<Timestamptz>>("now() + ")
         .bind::<Nullable<BigInt>, _>(valid_for)
         .sql(" * interval '1 second'");
-    diesel::insert_into(api_keys::table)
+    let added = diesel::insert_into(api_keys::table)
         .values((
             api_keys::tenant_id.eq(tenant_id),
             api_keys::prefix.eq(prefix),
@@ -78,13 +79,16 @@ pub fn create(
             api_keys::scopes.eq(scopes),
             api_keys::expires_at.eq(expires_at),
         ))
-        .execute(connection)
-        .map(drop)
+        .on_conflict((api_keys::tenant_id, api_keys::prefix))
+        .do_nothing()
+        .execute(connection)?;
+    Ok(added == 1)
 }
 
 /// A key as a list shows it.
-#[derive(Debug, Queryable)]
+#[derive(Debug, Clone, Queryable)]
 pub struct ListedKey {
+    tenant_id: Uuid,
     /// Name of the tenant.
     pub tenant: String,
     /// The visible beginning.
@@ -99,36 +103,51 @@ pub struct ListedKey {
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
-/// All keys, by tenant and age.
+/// Which keys to list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted<'a> {
+    /// All of them.
+    All,
+    /// Those with this visible beginning: one of a tenant at most, but several tenants may have one.
+    Prefix(&'a str),
+    /// The one with this SHA-256.
+    Hash([u8; 32]),
+}
+
+/// Keys, whether they are still valid or not, by tenant and age.
 ///
 /// # Errors
 /// Diesel's.
-pub fn list(connection: &mut PgConnection) -> QueryResult<Vec<ListedKey>> {
-    api_keys::table
+pub fn list(connection: &mut PgConnection, wanted: Wanted) -> QueryResult<Vec<ListedKey>> {
+    let all = api_keys::table
         .inner_join(tenants::table.on(tenants::tenant_id.eq(api_keys::tenant_id)))
         .order((tenants::name, api_keys::created_at))
         .select((
+            api_keys::tenant_id,
             tenants::name,
             api_keys::prefix,
             api_keys::scopes,
             api_keys::created_at,
             api_keys::expires_at,
             api_keys::revoked_at,
-        ))
-        .load(connection)
+        ));
+    match wanted {
+        Wanted::All => all.load(connection),
+        Wanted::Prefix(prefix) => all.filter(api_keys::prefix.eq(prefix)).load(connection),
+        Wanted::Hash(hash) => all.filter(api_keys::key_hash.eq(hash.as_slice())).load(connection),
+    }
 }
 
-/// Revokes the key with this visible beginning; `false` if there is none that is still valid.
+/// Revokes this one key; `false` if somebody has done so already.
 ///
 /// # Errors
 /// Diesel's.
-pub fn revoke(connection: &mut PgConnection, prefix: &str) -> QueryResult<bool> {
-    let revoked = diesel::update(api_keys::table)
-        .filter(api_keys::prefix.eq(prefix))
+pub fn revoke(connection: &mut PgConnection, key: &ListedKey) -> QueryResult<bool> {
+    let revoked = diesel::update(api_keys::table.find((key.tenant_id, &key.prefix)))
         .filter(api_keys::revoked_at.is_null())
         .set(api_keys::revoked_at.eq(diesel::dsl::now.into_sql::<Timestamptz>().nullable()))
         .execute(connection)?;
-    Ok(revoked > 0)
+    Ok(revoked == 1)
 }
 
 /// Asks to hear of changes to keys on this connection.

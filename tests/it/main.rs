@@ -26,6 +26,7 @@ mod pagination;
 mod payments;
 mod problems;
 mod refunds;
+mod revocation;
 mod tenants;
 mod text;
 

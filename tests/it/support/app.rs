@@ -132,15 +132,15 @@ pub fn redis_url() -> String {
 pub fn create_api_key(database: &TestDatabase, tenant: &str, scopes: &[&str]) -> String {
     let key = format!("payonce_{}", Uuid::new_v4().simple());
     let prefix = format!("payonce_{}", Uuid::new_v4().simple());
-    api_keys::create(
+    let created = api_keys::create(
         &mut database.connect(),
         tenant,
         &prefix,
         &hash_api_key(&key),
         scopes,
         None,
-    )
-    .expect("an API key");
+    );
+    assert!(created.expect("an API key"));
     key
 }
 
