@@ -103,7 +103,7 @@ impl Authenticator {
             return Err(unauthenticated());
         }
         let valid = self
-            .look_up(hash_api_key(key.trim()))
+            .look_up(hash_api_key(key.trim_matches(' ')))
             .await?
             .ok_or_else(unauthenticated)?;
         if valid.scopes.iter().any(|name| name == scope.name()) {

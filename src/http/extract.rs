@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::auth::Scope;
-use super::headers::{RequestId, idempotency_key};
+use super::headers::{RequestId, idempotency_key, once};
 use super::page::{Cursor, List, PageQuery};
 use super::query::Query;
 use super::{BODY_MAX, Service};
@@ -98,10 +98,7 @@ async fn admit(request: &HttpRequest, scope: Scope) -> Result<(Data<Service>, Te
         .app_data::<Data<Service>>()
         .cloned()
         .ok_or_else(|| Problem::new(Code::InternalError, "the service is not set up"))?;
-    let authorization = request
-        .headers()
-        .get(AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
+    let authorization = once(request.headers(), &AUTHORIZATION)?.and_then(|value| value.to_str().ok());
     let tenant = service.authenticator.authenticate(authorization, scope).await?;
     service.admit(tenant)?;
     Ok((service, tenant))
@@ -221,10 +218,8 @@ async fn read_body(bytes: impl Future<Output = Result<Bytes, actix_web::Error>>)
 }
 
 fn check_media_type(request: &HttpRequest, bytes: &Bytes) -> Result<(), Problem> {
-    let media_type = request
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
+    let media_type = once(request.headers(), &CONTENT_TYPE)?
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
         .unwrap_or_default();
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     if bytes.is_empty() || essence.eq_ignore_ascii_case("application/json") {

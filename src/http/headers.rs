@@ -1,8 +1,9 @@
-//! What the way in and the way out both know of a request: its id, and its idempotency key.
+//! What the way in and the way out both know of a request: its id and its idempotency key; and headers that come once.
 
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
+use crate::api::{Code, Problem};
 use crate::idempotency::{IdempotencyKey, KeyError};
 
 /// Name of the header.
@@ -20,4 +21,17 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, Key
         return Err(KeyError::Repeated);
     }
     IdempotencyKey::parse(value.as_bytes())
+}
+
+/// The value of a header that says one thing. Of two, a proxy or a log on the way may have believed the other one.
+pub(super) fn once<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Problem> {
+    let mut values = headers.get_all(name);
+    let value = values.next();
+    if values.next().is_some() {
+        return Err(Problem::new(
+            Code::MalformedRequest,
+            format!("the header `{name}` was sent more than once"),
+        ));
+    }
+    Ok(value)
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use payonce::http::hash_api_key;
 use payonce::storage::api_keys;
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::client::payment;
-use crate::support::{App, Client, assert_books_balance, new_key};
+use crate::support::{App, Client, Raw, assert_books_balance, new_key};
 
 /// A key made by the program itself, and a client that uses it.
 fn made_by_cli(app: &App, arguments: &[&str]) -> Client {
@@ -44,6 +44,88 @@ async fn who_brings_no_valid_key_is_not_let_in() {
     }
     let lower = bare().header("Authorization", format!("bearer {}", app.api_key));
     app.send(lower).await.ok();
+}
+
+/// Between scheme and key stand one or more spaces, as HTTP has it, and nothing else. Without this a request is let in here that
+/// a proxy on the way took for one without a key.
+#[tokio::test]
+async fn scheme_and_key_are_parted_by_spaces_alone() {
+    let app = App::start().await;
+    let key = &app.api_key;
+    for (value, status) in [
+        (format!("Bearer  {key}"), 200),
+        (format!(" \t Bearer    {key} \t"), 200),
+        (format!("BEARER {key}"), 200),
+        (format!("Bearer\t{key}"), 401),
+        (format!("Bearer \t{key}"), 401),
+        (format!("Bearer\u{a0}{key}"), 401),
+        (format!("Bearer {key}\u{a0}"), 401),
+        (format!("Bearer {key}, Bearer {key}"), 401),
+        (format!("Bearer {key} {key}"), 401),
+        (format!("Bearer {key}="), 401),
+        (format!("Bearer: {key}"), 401),
+    ] {
+        let mut raw = Raw::connect(&app).await;
+        raw.send(format!(
+            "GET /accounts HTTP/1.1\r\nHost: payonce\r\nAuthorization: {value}\r\n\r\n"
+        ))
+        .await;
+        assert_eq!(raw.reply().await.expect("an answer").status, status, "{value:?}");
+    }
+}
+
+/// Two API keys in one request are refused, even if they are equal; so are two media types. Without this the first one counts here, and
+/// the last one, perhaps, for the proxy that checked it.
+#[tokio::test]
+async fn what_may_be_said_once_is_not_said_twice() {
+    let app = App::start().await;
+    let body = json!({"currency": "USD", "name": "Alice"});
+    let bearer = |key: &str| format!("Bearer {key}");
+    for (name, value) in [
+        ("Authorization", bearer(&app.api_key)),
+        ("Authorization", bearer(&app.tenant("tenant-b").api_key)),
+        ("authorization", "Basic bm9ib2R5Og==".to_owned()),
+        ("AUTHORIZATION", String::new()),
+        ("Content-Type", "application/json".to_owned()),
+        ("content-type", "text/plain".to_owned()),
+    ] {
+        let posted = app.post_request("/accounts", &new_key(), &body).header(name, &value);
+        let mut requests = vec![posted];
+        if name.eq_ignore_ascii_case("Authorization") {
+            requests.push(app.request(Method::GET, "/accounts").header(name, &value));
+            // Nor is a stranger told more.
+            let stranger = app.with_api_key("payonce_stranger");
+            requests.push(stranger.request(Method::GET, "/accounts").header(name, &value));
+        }
+        for request in requests {
+            let problem = app.send(request).await.problem(400, "malformed_request");
+            let detail = problem["detail"].as_str().expect("a detail");
+            assert!(detail.contains(&format!("`{}`", name.to_lowercase())), "{detail}");
+            assert!(!detail.contains(&app.api_key), "{detail}");
+        }
+    }
+    assert_eq!(app.list("/accounts").await, Vec::<Value>::new());
+}
+
+/// Two lengths of one body are refused before anything is read, and the connection ends. Without this a proxy that believes the
+/// other one takes the rest of the body for somebody's next request.
+#[tokio::test]
+async fn two_lengths_are_no_request() {
+    let app = App::start().await;
+    for lengths in [
+        "Content-Length: 2\r\nContent-Length: 2\r\n",
+        "Content-Length: 2\r\nContent-Length: 35\r\n",
+        "Content-Length: 2, 2\r\n",
+        "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+    ] {
+        let mut raw = Raw::connect(&app).await;
+        raw.send(Raw::post_head(&app, "/accounts", &new_key(), lengths)).await;
+        raw.send(r#"{"currency":"USD","name":"Alice"}  "#).await;
+        let answer = String::from_utf8_lossy(&raw.rest().await).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{lengths:?}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{lengths:?}: {answer}");
+    }
+    assert_eq!(app.list("/accounts").await, Vec::<Value>::new());
 }
 
 /// A stranger is told nothing else: not whether the account exists, not what is wrong with the body. Without this an
