@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::engine::{WaitSettings, WorkerSettings};
 use crate::http::HttpSettings;
+use crate::http::server::ServerSettings;
 use crate::idempotency::Retention;
 use crate::redis_hint::RedisSettings;
 use crate::storage::DatabaseSettings;
@@ -77,6 +78,9 @@ pub struct ServeArgs {
     /// Threads that talk HTTP: 1 to 64
     #[arg(long, env, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub http_workers: u32,
+    /// Most connections of clients: 16 to 1000000; unset: 4096, or fewer if the limit of open files is low
+    #[arg(long, env, value_parser = clap::value_parser!(u32).range(16..=1_000_000))]
+    pub max_connections: Option<u32>,
     /// How often expired keys are cleaned up: 1s to 1d; 0 for never
     #[arg(long, env, default_value = "60s", value_parser = |text: &str| duration_or_zero(text, Duration::from_secs(1), Duration::from_secs(DAY)))]
     pub cleanup_interval: Duration,
@@ -116,7 +120,6 @@ impl ServeArgs {
     /// The settings of the engine's workers.
     #[must_use]
     pub fn workers(&self) -> WorkerSettings {
-        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         WorkerSettings {
             database: self.database.settings(),
             retention: Retention {
@@ -147,6 +150,19 @@ impl ServeArgs {
         }
     }
 
+    /// The settings of the server.
+    #[must_use]
+    pub fn server(&self) -> ServerSettings {
+        ServerSettings {
+            listen: self.listen.clone(),
+            workers: count(self.http_workers),
+            max_connections: self.max_connections.map(count),
+            // One more listens for revoked API keys, one cleans up.
+            database_connections: count(self.engine_workers) + count(self.database.read_pool_size) + 2,
+            shutdown_timeout: self.shutdown_timeout,
+        }
+    }
+
     /// The settings of the Redis hint, if there is one.
     #[must_use]
     pub fn redis(&self) -> Option<RedisSettings> {
@@ -157,6 +173,10 @@ impl ServeArgs {
             window: self.redis_window,
         })
     }
+}
+
+fn count(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// Reads `500ms`, `5s`, `10m`, `24h`, `90d`.

@@ -3,26 +3,17 @@
 //! On SIGTERM or SIGINT it accepts nothing more, finishes what was accepted, and ends.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use actix_web::dev::Server;
-use actix_web::middleware::from_fn;
 use actix_web::web::Data;
-use actix_web::{App, HttpServer};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Fatal, cleanup, metrics};
 use crate::config::ServeArgs;
 use crate::engine::{Engine, Workers};
-use crate::http::{Authenticator, Service, envelope, routes};
+use crate::http::{Authenticator, Service, server};
 use crate::redis_hint::RedisHint;
 use crate::storage::{Database, run_migrations};
-
-/// How long a client may take to send the head of a request. A body is bounded by its size and the keep-alive.
-const CLIENT_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long an idle connection is kept.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// A service that runs.
 pub struct Running {
@@ -60,23 +51,10 @@ pub fn start(args: &ServeArgs) -> Result<Running, Fatal> {
     ));
     cleanup::start_background(&database_settings, args.cleanup_interval)?;
 
-    let server = HttpServer::new(move || {
-        App::new()
-            .app_data(Data::clone(&service))
-            .wrap(from_fn(envelope))
-            .configure(routes)
-    })
-    .workers(usize::try_from(args.http_workers)?)
-    .client_request_timeout(CLIENT_REQUEST_TIMEOUT)
-    .keep_alive(KEEP_ALIVE)
-    .shutdown_timeout(args.shutdown_timeout.as_secs())
-    .shutdown_signal(told_to_stop())
-    .bind(&args.listen)
-    .map_err(|error| format!("LISTEN: can't listen on {}: {error}", args.listen))?;
-    let addresses = server.addrs();
+    let (addresses, server) = server::start(&args.server(), &service, told_to_stop())?;
     Ok(Running {
         addresses,
-        server: server.run(),
+        server,
         workers,
     })
 }

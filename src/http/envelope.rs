@@ -12,6 +12,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::headers::{IDEMPOTENCY_KEY, RequestId, idempotency_key};
+use super::socket::Activity;
 use crate::api::{Code, Problem};
 use crate::engine::{Answer, EngineError, Outcome};
 use crate::idempotency::Resource;
@@ -35,8 +36,12 @@ pub async fn envelope(request: ServiceRequest, next: Next<BoxBody>) -> Result<Se
     let started = std::time::Instant::now();
     let method = method_label(request.method());
     let offers_upgrade = request.head().upgrade();
+    let activity = request.conn_data::<Activity>().cloned().unwrap_or_default();
+    activity.request_begins();
 
-    let mut response = next.call(request).await?;
+    let answered = next.call(request).await;
+    activity.request_ends();
+    let mut response = answered?;
 
     if let Some(problem) = response
         .response()

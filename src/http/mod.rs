@@ -17,7 +17,9 @@ mod page;
 mod payments;
 mod query;
 mod refunds;
+pub mod server;
 mod service;
+mod socket;
 
 use actix_web::web::{self, Redirect, ServiceConfig, post};
 use actix_web::{Resource, Route, guard};

@@ -115,7 +115,7 @@ async fn an_api_key_has_the_scopes_and_the_end_that_were_asked_for() {
 }
 
 /// Each setting with a value that is wrong, as the flag and as the environment variable of the same name.
-const WRONG: [(&str, &str); 26] = [
+const WRONG: [(&str, &str); 28] = [
     ("lock-timeout", "9ms"),
     ("lock-timeout", "500"),
     ("statement-timeout", "61s"),
@@ -134,6 +134,8 @@ const WRONG: [(&str, &str); 26] = [
     ("rate-limit", "0"),
     ("rate-limit", "-1"),
     ("http-workers", "0"),
+    ("max-connections", "15"),
+    ("max-connections", "1000001"),
     ("cleanup-interval", "10ms"),
     ("shutdown-timeout", "1h"),
     ("idempotency-ttl", "59m"),
@@ -301,4 +303,40 @@ fn what_is_no_http_is_no_error_in_the_log() {
     assert!(stop.unwrap().success());
     let log = String::from_utf8(serve.wait_with_output().unwrap().stderr).unwrap();
     assert!(log.contains("INFO") && !log.contains("ERROR"), "{log}");
+}
+
+/// More connections than files may be open are refused at the start, with what would fit; unset, as many as fit are taken. Without
+/// this the service runs out of files under load, and then can't reach its database.
+#[tokio::test]
+async fn connections_have_to_fit_into_the_limit_of_open_files() {
+    let database = TestDatabase::new();
+    let serve = |flags: &str| {
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(format!(
+                "ulimit -n 128 && exec \"$0\" serve --listen=127.0.0.1:0 {flags}"
+            ))
+            .arg(env!("CARGO_BIN_EXE_payonce"))
+            .env_clear()
+            .env("DATABASE_URL", &database.url)
+            .env("PATH", "/usr/bin:/bin");
+        shell
+    };
+    let output = serve("--max-connections=500").output().expect("sh");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(said.contains("MAX_CONNECTIONS: 500 connections need"), "{said}");
+    assert!(
+        said.contains("the limit of this process is 128: set 56 or fewer"),
+        "{said}"
+    );
+
+    let mut child = serve("").stdout(Stdio::piped()).spawn().expect("sh");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("stdout");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    drop(child.kill());
+    drop(child.wait());
+    assert!(line.starts_with("payonce listens on"), "{line}");
 }

@@ -235,3 +235,34 @@ async fn an_offer_of_websocket_is_refused_at_once() {
     assert_eq!(reply.header("Connection"), Some("close"));
     assert_eq!(app.balance(&payer).await, "10.00");
 }
+
+/// The first head of a connection has a time limit, and each later one, too. Without this a thousand clients that dribble leave no
+/// connection for anybody.
+#[tokio::test]
+async fn a_second_head_that_dribbles_ends_its_connection() {
+    let app = App::start().await;
+    let mut connection = Raw::connect(&app).await;
+    connection
+        .send("GET /health/live HTTP/1.1\r\nHost: payonce\r\n\r\n")
+        .await;
+    assert_eq!(connection.reply().await.expect("an answer").status, 200);
+    connection.send("GET /health/live HTTP/1.1\r\nHost:").await;
+    assert!(connection.rest().await.is_empty(), "closed without an answer");
+}
+
+/// With many clients connected there is still room for the database. Without this whoever opens connections takes from the
+/// service what it needs to reach PostgreSQL.
+#[tokio::test]
+async fn connections_leave_room_for_the_database() {
+    let app = App::setup().flag("--max-connections=16").start().await;
+    let mut connections = Vec::new();
+    for _ in 0..200 {
+        connections.push(Raw::connect(&app).await);
+    }
+    // The first few are served, the others wait to be accepted until some of them are gone.
+    drop(connections);
+    app.until_ready().await;
+    let (payer, payee) = (app.open_with("10.00").await, app.open("USD").await);
+    app.pay(&payer, &payee, "1.00").await.created();
+    assert_books_balance(&app.database);
+}
