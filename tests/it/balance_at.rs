@@ -39,6 +39,41 @@ async fn the_balance_at_an_instant_is_that_after_the_last_entry_until_then() {
     assert_books_balance(&app.database);
 }
 
+/// Of a statement of any length, at each instant at which something happened, just before and just after; some entries share their
+/// instant, as those of one batch did. The search halves what is left: one step too few, and every other balance is wrong.
+#[tokio::test]
+async fn the_balance_is_right_at_every_instant_of_a_statement() {
+    let app = App::start().await;
+    let account = app.open_with("1.00").await;
+    for length in [1, 2, 3, 7, 8, 9, 40] {
+        // Entry n is made in minute n / 2 and leaves n dollars.
+        app.database.run_unguarded(&format!(
+            "DELETE FROM transfers WHERE debit_account_id = '{account}';
+             UPDATE transfers SET created_at = '2019-12-31 00:00:00Z';
+             INSERT INTO transfers (tenant_id, id, kind, debit_account_id, credit_account_id, currency, amount,
+                 debit_balance_after, credit_balance_after, debit_entry_no, credit_entry_no, created_at)
+             SELECT tenant_id, gen_random_uuid(), 'withdrawal', credit_account_id, debit_account_id, 'USD', 1,
+                 n, 0, n, n, '2020-01-01 00:00:00Z'::timestamptz + n / 2 * interval '1 minute'
+             FROM transfers, generate_series(2, {length}) n WHERE credit_account_id = '{account}'"
+        ));
+        for minute in 1..=length / 2 {
+            let last_of = |minute: i32| (2 * minute + 1).min(length);
+            for (second, before) in [("59.999999", minute - 1), ("00", minute), ("00.000001", minute)] {
+                let at = format!(
+                    "2020-01-01T00:{:02}:{second}Z",
+                    if second == "59.999999" { minute - 1 } else { minute }
+                );
+                let shown = app.read(&format!("/accounts/{account}/balance?at={at}")).await;
+                assert_eq!(
+                    shown["balance"],
+                    format!("{}.00", last_of(before)),
+                    "{length} entries, at {at}"
+                );
+            }
+        }
+    }
+}
+
 /// An offset counts, whether its plus sign is percent-encoded or arrives as the space it means in a query. Without this
 /// a caller in Berlin reads the balance of two hours later.
 #[tokio::test]
