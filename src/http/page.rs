@@ -37,6 +37,7 @@ pub(super) struct PageQuery<P> {
 /// hangs on a cursor.
 pub(super) struct List {
     pub tenant: TenantId,
+    /// Percent-decoded. Its letters count in lower case: only an id can have others, and an id in capitals is the same id.
     pub path: String,
 }
 
@@ -45,7 +46,7 @@ impl List {
         let hash = Sha256::new()
             .chain_update(self.tenant.0)
             .chain_update(place)
-            .chain_update(&self.path)
+            .chain_update(self.path.to_ascii_lowercase())
             .finalize();
         hash.iter().copied().take(CHECKSUM).collect()
     }

@@ -54,6 +54,15 @@ proptest! {
         prop_assert!(own.place::<Position>(&own.cursor(&number)).is_none());
     }
 
+    /// Without it a list whose id is written in capitals has a first page only.
+    #[test]
+    fn a_cursor_does_not_mind_the_case_of_the_id_in_the_address(number in any::<i64>(), id in any::<u128>(), tenant in any::<u128>()) {
+        let of = |id: String| list(tenant, &format!("/accounts/{id}/entries"));
+        let id = Uuid::from_u128(id).to_string();
+        let cursor = of(id.to_uppercase()).cursor(&number);
+        prop_assert_eq!(of(id).place::<i64>(&cursor), Some(number));
+    }
+
     /// Without it some text takes a worker down, or two different cursors mean one place.
     #[test]
     fn any_text_is_refused_or_the_cursor_of_the_place_it_is_read_as(text in cursors()) {
