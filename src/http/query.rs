@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike, Timelike, Utc};
 use uuid::Uuid;
 
 use crate::api::{Code, Problem, body};
@@ -60,13 +60,40 @@ impl Query {
 
     /// An instant: RFC 3339 with an offset.
     pub fn instant(&self, name: &str) -> Result<Option<DateTime<Utc>>, Problem> {
-        self.value(name, |text| {
-            // A `+` that was not percent-encoded arrives as a space; it can only be the sign of the offset.
-            DateTime::parse_from_rfc3339(&text.replace(' ', "+"))
-                .map(|instant| instant.with_timezone(&Utc))
-                .map_err(|_| "must be an RFC 3339 instant with an offset, such as 2026-12-01T10:00:00Z")
-        })
+        self.value(name, read_instant)
     }
+}
+
+fn read_instant(text: &str) -> Result<DateTime<Utc>, &'static str> {
+    // A `+` that was not percent-encoded arrives as a space; it can only be the sign of the offset.
+    let text = text.replace(' ', "+");
+    let instant = DateTime::parse_from_rfc3339(&text)
+        .ok()
+        // chrono takes a typographic minus sign (U+2212) as well.
+        .filter(|_| text.is_ascii())
+        .ok_or("must be an RFC 3339 instant with an offset, for example 2026-12-01T10:00:00Z")?
+        .to_utc();
+    if !(1..=9999).contains(&instant.year()) {
+        return Err("must be in the years 0001 to 9999 in UTC: RFC 3339 can't write any other");
+    }
+    if is_leap_second(instant) && !may_be_leap_second(instant) {
+        return Err(
+            "must have a second 60 only where a leap second can be: at 23:59:60 UTC on the last day of a month",
+        );
+    }
+    Ok(instant)
+}
+
+/// chrono keeps second 60 as second 59 of more than a second's nanoseconds.
+fn is_leap_second(instant: DateTime<Utc>) -> bool {
+    instant.nanosecond() >= 1_000_000_000
+}
+
+/// ITU-R TF.460-6 permits a leap second at the end of any month, and those of the future are not known yet: so no list of
+/// those that there have been is asked.
+fn may_be_leap_second(instant: DateTime<Utc>) -> bool {
+    let last_day = instant.date_naive().succ_opt().is_some_and(|next| next.day() == 1);
+    last_day && (instant.hour(), instant.minute(), instant.second()) == (23, 59, 59)
 }
 
 fn wrong(name: &str, error: &str) -> Problem {

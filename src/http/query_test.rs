@@ -43,6 +43,7 @@ fn instants() -> impl Strategy<Value = String> {
         any::<String>(),
         "[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{0,12})?([Zz]|[-+ ][0-9]{2}:?[0-9]{2})?",
         "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T(0[0-9]|1[0-9]):[0-5][0-9]:[0-6][0-9](Z|\\+00:00|-23:59)",
+        "(0000|0001|2016|9999)-(01-01|12-3[01])T[0-2][0-9]:[05]9:(59|60)(Z|[-+](00:01|01:00|23:59))",
     ]
 }
 
@@ -71,8 +72,29 @@ proptest! {
         if let Ok(Some(instant)) = query.instant("at") {
             let meant = DateTime::parse_from_rfc3339(&text.replace(' ', "+"));
             prop_assert_eq!(Ok(instant), meant.map(|meant| meant.to_utc()));
-            prop_assert!((-1..=10_000).contains(&chrono::Datelike::year(&instant)));
+            prop_assert!((1..=9999).contains(&instant.year()));
+            let shown = DateTime::parse_from_rfc3339(&instant.to_rfc3339());
+            prop_assert_eq!(shown.map(|shown| shown.to_utc()), Ok(instant), "the answer can say it");
         }
+    }
+
+    /// Without it a minute's 61st second is taken for the next minute's first, or a real leap second is refused.
+    #[test]
+    fn second_60_is_read_at_a_months_end_in_utc_only(
+        days in 0..20_000_u64,
+        minute in 0..1440_u64,
+        offset in -1439..=1439_i32,
+        near_month_end in any::<bool>(),
+    ) {
+        use chrono::{Days, FixedOffset, Months, NaiveDate, TimeDelta};
+        let day = NaiveDate::from_ymd_opt(1990, 1, 1).unwrap() + Days::new(days);
+        let first_of_next = day.with_day(1).unwrap() + Months::new(1);
+        let (date, minute) = if near_month_end { (first_of_next.pred_opt().unwrap(), 1439) } else { (day, minute) };
+        let utc = date.and_hms_opt(0, 0, 0).unwrap().and_utc() + TimeDelta::minutes(minute.try_into().unwrap());
+        let local = utc.with_timezone(&FixedOffset::east_opt(offset * 60).unwrap());
+        let text = local.format("%Y-%m-%dT%H:%M:60%:z").to_string();
+        let right = minute == 1439 && date.succ_opt() == Some(first_of_next);
+        prop_assert_eq!(read_instant(&text).is_ok(), right, "{}", text);
     }
 
     /// Without it one id has two spellings, or a text that is none reaches PostgreSQL.

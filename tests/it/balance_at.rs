@@ -131,6 +131,12 @@ async fn an_instant_without_an_offset_is_refused() {
         "2020-01-01T10:00:00%2B99:00",
         "99999-01-01T10:00:00Z",
         "2020-01-01T10:00:00Z%00",
+        "2020-01-01T10:00:00%E2%88%9202:00",
+        "2020-01-01T10:00:00%2B0200",
+        "2020-01-01T10:00:00%2B02",
+        "2020-01-01T10:00:00%2B24:00",
+        "2020-01-01T24:00:00Z",
+        "2020-01-01T10:00:00.Z",
     ] {
         app.get(&format!("/accounts/{account}/balance?at={at}"))
             .await
@@ -141,23 +147,86 @@ async fn an_instant_without_an_offset_is_refused() {
         .problem(400, "unknown_parameter");
 }
 
-/// An instant far outside of what happened is an answer or a refusal, never a failure. Without this a date picker
-/// that sends year 0 alarms the operators.
+/// The first and the last instant that RFC 3339 can write in UTC are answered, like any other. Without this a date picker that
+/// sends "the beginning of time" alarms the operators.
 #[tokio::test]
 async fn an_extreme_instant_is_no_failure() {
     let app = App::start().await;
     let account = app.open_with("1.00").await;
-    for (at, balance) in [
-        ("0000-01-01T00:00:00Z", "0.00"),
-        ("0001-01-01T00:00:00%2B23:59", "0.00"),
-        ("9999-12-31T23:59:59.999999999Z", "1.00"),
-        ("9999-12-31T23:59:59-23:59", "1.00"),
-        ("2016-12-31T23:59:60Z", "0.00"),
+    for (at, utc, balance) in [
+        ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "0.00"),
+        ("0001-01-01T23:59:00%2B23:59", "0001-01-01T00:00:00Z", "0.00"),
+        ("0000-12-31T00:01:00-23:59", "0001-01-01T00:00:00Z", "0.00"),
+        ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z", "1.00"),
+        (
+            "9999-12-31T23:59:59.999999999Z",
+            "9999-12-31T23:59:59.999999999Z",
+            "1.00",
+        ),
     ] {
         let shown = app.read(&format!("/accounts/{account}/balance?at={at}")).await;
-        assert_eq!(shown["balance"], balance, "{at}");
+        assert_eq!(
+            (&shown["at"], &shown["balance"]),
+            (&json!(utc), &json!(balance)),
+            "{at}"
+        );
     }
     assert_books_balance(&app.database);
+}
+
+/// An instant that is in year 0 or 10000 once it is in UTC is refused, in every parameter. Without this the answer has an `at`
+/// of `-0001-12-31T00:01:00Z`, which no reader of RFC 3339 understands.
+#[tokio::test]
+async fn an_instant_that_utc_can_not_write_in_four_digits_is_refused() {
+    let app = App::start().await;
+    let account = app.open("USD").await;
+    let balance = format!("/accounts/{account}/balance?at=");
+    for address in [&balance, "/payments?created_from=", "/payments?created_to="] {
+        for at in [
+            "0000-01-01T00:00:00Z",
+            "0000-01-01T00:00:00%2B23:59",
+            "0000-12-31T23:59:59Z",
+            "0001-01-01T00:00:00%2B00:01",
+            "9999-12-31T23:59:59-00:01",
+            "9999-12-31T23:59:59-23:59",
+        ] {
+            let problem = app
+                .get(&format!("{address}{at}"))
+                .await
+                .problem(400, "malformed_request");
+            let detail = problem["detail"].as_str().unwrap_or_default();
+            assert!(detail.contains("years 0001 to 9999 in UTC"), "{address}{at}: {detail}");
+        }
+    }
+}
+
+/// Second 60 is the last one of a month in UTC, where leap seconds are, or refused: RFC 3339 has no other. Without this a typing
+/// error is taken for the minute after it.
+#[tokio::test]
+async fn second_60_is_at_the_end_of_a_month_or_refused() {
+    let app = App::start().await;
+    let account = app.open("USD").await;
+    for at in [
+        "2016-12-31T23:59:60Z",
+        "2015-06-30T23:59:60Z",
+        "2024-02-29T23:59:60.5Z",
+        "2017-01-01T00:59:60%2B01:00",
+        "2016-12-31T15:59:60-08:00",
+    ] {
+        app.read(&format!("/accounts/{account}/balance?at={at}")).await;
+    }
+    for at in [
+        "2016-12-31T23:58:60Z",
+        "2016-12-30T23:59:60Z",
+        "2023-02-29T23:59:60Z",
+        "2024-02-28T23:59:60Z",
+        "2016-12-31T12:00:60Z",
+        "2016-12-31T23:59:60%2B01:00",
+        "2016-12-31T23:59:61Z",
+    ] {
+        let problem = app.get(&format!("/accounts/{account}/balance?at={at}")).await;
+        problem.problem(400, "malformed_request");
+    }
 }
 
 /// The balance of an account that is not there is 404, not zero.
