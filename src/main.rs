@@ -1,13 +1,11 @@
 //! The command line.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use payonce::commands::{Fatal, api_key, audit, cleanup, serve};
+use payonce::commands::{Fatal, api_key, audit, cleanup, log, serve};
 use payonce::config::{DatabaseArgs, ServeArgs};
 use payonce::{http, storage};
-use tracing_subscriber::EnvFilter;
 
 /// The payment service that never charges twice.
 #[derive(Debug, Parser)]
@@ -49,7 +47,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = parse();
-    start_log(cli.log_json);
+    log::start(cli.log_json);
     match run(cli.command) {
         Ok(status) => status,
         Err(error) => {
@@ -99,18 +97,4 @@ fn end_at_once(outcome: Result<(), Fatal>) -> ! {
         }
     };
     signal_hook::low_level::exit(status)
-}
-
-/// What is logged unless `RUST_LOG` says otherwise. Bytes that are no HTTP are an error to actix, and whoever connects could
-/// fill the log with them.
-const LOG_FILTER: &str = "info,actix_http=off";
-
-/// To stderr, so that what a command prints can be piped. `RUST_LOG` sets the level.
-fn start_log(json: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    if json { log.json().init() } else { log.init() }
 }

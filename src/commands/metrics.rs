@@ -57,6 +57,10 @@ fn describe() {
         "payonce_http_request_seconds",
         "Time from request to answer, by method, route and status"
     );
+    metrics::describe_counter!(
+        "payonce_http_refused_total",
+        "Connections that were ended because what came was no HTTP, or not in time"
+    );
     metrics::describe_histogram!("payonce_batch_size", "Commands in one transaction");
     metrics::describe_gauge!("payonce_queue_length", "Commands waiting for a worker");
     metrics::describe_counter!(

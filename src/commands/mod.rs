@@ -3,6 +3,7 @@
 pub mod api_key;
 pub mod audit;
 pub mod cleanup;
+pub mod log;
 pub mod metrics;
 pub mod serve;
 

@@ -273,13 +273,12 @@ fn the_log_can_be_json_and_is_never_on_stdout() {
     }
 }
 
-/// Bytes that are no HTTP are answered 400, and are no error of ours. Without this whoever connects fills the log, and wakes
-/// somebody up.
-#[test]
-fn what_is_no_http_is_no_error_in_the_log() {
+/// What `payonce serve` answers to each of these requests, and what it logs meanwhile.
+fn answers_and_log(rust_log: Option<&str>, requests: &[&str]) -> (Vec<String>, String) {
     let database = TestDatabase::new();
     let mut serve = program();
     serve.args(["serve", "--listen", "127.0.0.1:0"]).env_remove("RUST_LOG");
+    serve.envs(rust_log.map(|filter| ("RUST_LOG", filter)));
     serve
         .env("DATABASE_URL", &database.url)
         .stdout(Stdio::piped())
@@ -290,19 +289,47 @@ fn what_is_no_http_is_no_error_in_the_log() {
         .read_line(&mut first_line)
         .unwrap();
     let address = first_line.split(['/', ',']).nth(2).unwrap();
-
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .write_all(b"GET / HTTP/1.1\r\nthis is no header\r\n\r\n")
-        .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
-
+    let answer = |request: &&str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answers = requests.iter().map(answer).collect();
     let stop = Command::new("kill").arg(serve.id().to_string()).status();
     assert!(stop.unwrap().success());
     let log = String::from_utf8(serve.wait_with_output().unwrap().stderr).unwrap();
-    assert!(log.contains("INFO") && !log.contains("ERROR"), "{log}");
+    (answers, log)
+}
+
+/// What breaks HTTP is answered 400, is counted, and is no error of ours: it is in the log of who asks for it. Without this a scanner
+/// fills the log, and wakes somebody up.
+#[test]
+fn what_is_no_http_is_no_error_in_the_log() {
+    let requests = [
+        "GET / HTTP/1.1\r\nthis is no header\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: one\r\nHost: two\r\n\r\n",
+        "POST /payments HTTP/1.1\r\nHost: one\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+        "GET / HTTP/1.1\r\nHost: one\r\n folded\r\n\r\n",
+        "\u{16}\u{3}\u{1}\u{2}",
+        "GET /metrics HTTP/1.1\r\nHost: one\r\nConnection: close\r\n\r\n",
+    ];
+    for (filter, shown) in [
+        (None, false),
+        (Some("warn"), false),
+        (Some("info,payonce=debug"), false),
+        (Some("info,actix_http=debug"), true),
+    ] {
+        let (mut answers, log) = answers_and_log(filter, &requests);
+        let metrics = answers.pop().expect("an answer");
+        for answer in &answers {
+            assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+        }
+        let counted = format!("payonce_http_refused_total {}", answers.len());
+        assert!(metrics.lines().any(|line| line == counted), "{metrics}");
+        assert_eq!(log.contains("ERROR"), shown, "{filter:?}: {log}");
+    }
 }
 
 /// More connections than files may be open are refused at the start, with what would fit; unset, as many as fit are taken. Without
