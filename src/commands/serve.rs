@@ -41,7 +41,7 @@ pub fn start(args: &ServeArgs) -> Result<Running, Fatal> {
         .map_err(|error| format!("REDIS_URL: {error}"))?;
     let (engine, workers) = Engine::start(&args.workers(), args.wait(), database.clone(), hint)?;
     let http = args.http();
-    let authenticator = Authenticator::start(database_settings.clone(), database.clone(), http.read_timeout)?;
+    let authenticator = Authenticator::start(&database_settings, database.clone(), http.read_timeout)?;
     let service = Data::new(Service::new(
         &http,
         engine,

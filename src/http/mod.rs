@@ -17,6 +17,8 @@ mod page;
 mod payments;
 mod query;
 mod refunds;
+mod remembered_keys;
+mod revocations;
 pub mod server;
 mod service;
 mod socket;
@@ -24,8 +26,9 @@ mod socket;
 use actix_web::web::{self, Redirect, ServiceConfig, post};
 use actix_web::{Resource, Route, guard};
 
-pub use auth::{Authenticator, HEARSAY, hash_api_key};
+pub use auth::{Authenticator, hash_api_key};
 pub use envelope::envelope;
+pub use revocations::HEARSAY;
 pub use service::{HttpSettings, Service};
 
 use crate::api::{Code, Problem};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Timestamptz};
 use uuid::Uuid;
@@ -150,27 +151,43 @@ pub fn revoke(connection: &mut PgConnection, key: &ListedKey) -> QueryResult<boo
     Ok(revoked == 1)
 }
 
-/// Asks to hear of changes to keys on this connection.
+/// What was heard of API keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// One or more have changed.
+    Changed,
+    /// Somebody tried whether he is heard: see [`announce`].
+    Announced(Uuid),
+}
+
+/// Asks to hear of changes to keys on this connection; a second time it is a mere round trip. Whatever was committed before,
+/// [`heard`] has afterwards: PostgreSQL sends notifications before it ends the answer to a statement. A server that can't send
+/// any, a standby, refuses.
 ///
 /// # Errors
 /// Diesel's.
 pub fn listen(connection: &mut PgConnection) -> QueryResult<()> {
-    diesel::sql_query("LISTEN payonce_api_keys")
-        .execute(connection)
-        .map(drop)
+    // Prepared first, it would be two round trips, and a pooler might take each to another server.
+    connection.batch_execute("LISTEN payonce_api_keys")
 }
 
-/// Has any key changed since the last call? Whatever was committed before this one is in the answer: PostgreSQL sends
-/// notifications before it ends the answer to a query, so one round trip brings all of them.
+/// What has arrived on this connection since the last call. It asks nothing of PostgreSQL.
 ///
 /// # Errors
 /// If the connection is gone.
-pub fn changed(connection: &mut PgConnection) -> QueryResult<bool> {
-    diesel::sql_query("SELECT 1").execute(connection)?;
-    let mut changed = false;
-    for notification in connection.notifications_iter() {
-        notification?;
-        changed = true;
-    }
-    Ok(changed)
+pub fn heard(connection: &mut PgConnection) -> QueryResult<Vec<News>> {
+    let notifications = connection.notifications_iter();
+    let news = notifications.map(|notification| {
+        let payload = notification?.payload;
+        Ok(Uuid::parse_str(&payload).map_or(News::Changed, News::Announced))
+    });
+    news.collect()
+}
+
+/// Has everybody who listens hear this token, by the same way as a change.
+///
+/// # Errors
+/// Diesel's.
+pub fn announce(connection: &mut PgConnection, token: Uuid) -> QueryResult<()> {
+    connection.batch_execute(&format!("NOTIFY payonce_api_keys, '{token}'"))
 }

@@ -1,11 +1,16 @@
-//! `payonce api-key create` and `revoke`: one key is meant, and no other is touched.
+//! Revoking API keys: one key is meant, no other is touched, and every instance hears of it or does not remember.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use payonce::http::hash_api_key;
 use payonce::storage::api_keys;
 
-use crate::support::app::program;
-use crate::support::{App, Client};
+use crate::support::app::{address_in, program, until_async};
+use crate::support::{App, Client, Proxy, TestDatabase};
 
 /// The visible beginning that keys of this file share.
 const PREFIX: &str = "payonce_01234567";
@@ -217,4 +222,81 @@ async fn a_tenant_whose_name_is_too_long_or_empty_is_refused_with_a_reason() {
     }
     let longest = "é".repeat(255);
     assert_eq!(app.cli(&["api-key", "create", "--tenant", &longest]).0, 0);
+}
+
+/// A key is let in without a look at the database, once it was looked up and as long as revocations are heard of. Without this every
+/// request is a read more, and nobody notices.
+#[tokio::test]
+async fn a_key_is_remembered_while_revocations_are_heard_of() {
+    let app = App::setup().flag("--statement-timeout=100ms").start().await;
+    until_async("the key to be remembered", async || {
+        app.get("/accounts").await.ok();
+        let _nobody_can_look_it_up = app.database.hold("LOCK TABLE api_keys");
+        app.get("/accounts").await.status == 200
+    })
+    .await;
+}
+
+/// Behind a pooler in transaction mode `LISTEN` succeeds and nothing is heard. A key that was revoked, whoever did it and however, is
+/// out at the very next request all the same. Without this a stolen key pays on for as long as it is remembered.
+#[tokio::test]
+async fn a_revoked_key_is_out_at_once_where_notifications_do_not_arrive() {
+    let database = TestDatabase::new();
+    let pooler = Proxy::start(address_in(&database.url));
+    pooler.swallow_notifications();
+    let app = App::setup()
+        .start_on(database, Some(&pooler.address().to_string()))
+        .await;
+    for tenant in 0..50 {
+        let client = app.tenant(&format!("tenant-{tenant}"));
+        for _ in 0..3 {
+            client.get("/accounts").await.ok();
+        }
+        app.database.run(&format!(
+            "UPDATE api_keys SET revoked_at = now() WHERE key_hash = sha256('{}')",
+            client.api_key
+        ));
+        client.get("/accounts").await.problem(401, "unauthenticated");
+    }
+}
+
+/// That nothing is heard, and that it is again, is one line each in the log, however long it lasts. Without this either nobody
+/// learns why every request reads the database twice, or the log is full of it.
+#[test]
+fn that_notifications_do_not_arrive_is_logged_once() {
+    let database = TestDatabase::new();
+    let mut serve = program();
+    serve
+        .args(["serve", "--listen=127.0.0.1:0"])
+        .env("RUST_LOG", "payonce=info");
+    serve
+        .env("DATABASE_URL", &database.url)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut serve = serve.spawn().expect("payonce starts");
+    let log = BufReader::new(serve.stderr.take().expect("stderr"));
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || log.lines().try_for_each(|line| sender.send(line.expect("a line"))));
+    let until = |what: &str| {
+        let mut seen: Vec<String> = Vec::new();
+        while !seen.last().is_some_and(|line| line.contains(what)) {
+            let line = lines.recv_timeout(Duration::from_secs(30));
+            seen.push(line.unwrap_or_else(|_| panic!("not logged: {what}: {seen:#?}")));
+        }
+        seen
+    };
+    until("listening");
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        database.lock_out();
+        seen.extend(until("no notification of PostgreSQL is heard"));
+        database.let_in();
+        seen.extend(until("notifications are heard"));
+    }
+    let stop = Command::new("kill").arg(serve.id().to_string()).status();
+    assert!(stop.expect("kill runs").success());
+    seen.extend(until("stopped"));
+    serve.wait().expect("wait");
+    let about = |line: &&String| line.contains("notification");
+    assert_eq!(seen.iter().filter(about).count(), 4, "{seen:#?}");
 }

@@ -5,12 +5,14 @@
 //!
 //! With it a crash "after the commit and before the answer" needs no fault point in the product:
 //! `proxy.hold_after_seeing(b"COMMIT")` lets everything through, the commit itself too, but not the news of it. And
-//! `stop_before(n)` and `stop_after(n)` stop a transaction at any boundary between two of its statements.
+//! `stop_before(n)` and `stop_after(n)` stop a transaction at any boundary between two of its statements. And
+//! `swallow_notifications()` makes it a pooler in transaction mode, as far as `LISTEN` goes.
 
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -34,6 +36,7 @@ const OPENING_MAX: usize = 10_000;
 enum Mode {
     Delay(Duration),
     Replace(&'static [u8]),
+    SwallowNotifications,
     Hold,
     HoldAfter(Vec<u8>),
     StopBefore(usize),
@@ -166,6 +169,12 @@ impl Proxy {
         self.set(Mode::Replace(GARBAGE));
     }
 
+    /// What PostgreSQL says unasked is swallowed, as a pooler in transaction mode does: only as long as a statement is under way
+    /// does it know whom to tell. For connections that are made from now on.
+    pub fn swallow_notifications(&self) {
+        self.set(Mode::SwallowNotifications);
+    }
+
     /// Nothing moves in either direction, and nothing is closed: a host that hangs.
     pub fn freeze(&self) {
         self.set(Mode::Freeze);
@@ -231,8 +240,9 @@ async fn relay(client: &mut TcpStream, upstream: &str, switch: &watch::Sender<Sw
     upstream.set_nodelay(true)?;
     client.set_nodelay(true)?;
     let ((from_client, to_client), (from_upstream, to_upstream)) = (client.split(), upstream.split());
-    let requests = pass_requests(from_client, to_upstream, switch, address);
-    let replies = pass_replies(from_upstream, to_client, switch, address);
+    let asked = AtomicBool::new(false);
+    let requests = pass_requests(from_client, to_upstream, switch, address, &asked);
+    let replies = pass_replies(from_upstream, to_client, switch, address, &asked);
     tokio::try_join!(requests, replies).map(drop)
 }
 
@@ -241,6 +251,7 @@ async fn pass_requests(
     mut to: WriteHalf<'_>,
     switch: &watch::Sender<Switch>,
     client: SocketAddr,
+    asked: &AtomicBool,
 ) -> io::Result<()> {
     let mut watching = switch.subscribe();
     let (mut chunk, mut recent) = (Vec::with_capacity(CHUNK), Vec::new());
@@ -254,6 +265,7 @@ async fn pass_requests(
             return to.shutdown().await;
         }
         spring(switch, &mut recent, &chunk);
+        asked.store(true, Ordering::SeqCst);
         to.write_all(&chunk).await?;
         chunk.clear();
     }
@@ -284,13 +296,18 @@ async fn pass_replies(
     mut to: WriteHalf<'_>,
     switch: &watch::Sender<Switch>,
     client: SocketAddr,
+    asked: &AtomicBool,
 ) -> io::Result<()> {
     let mut watching = switch.subscribe();
+    let mut pooler = matches!(watching.borrow().mode, Mode::SwallowNotifications).then(Pooler::default);
     let mut chunk = Vec::with_capacity(CHUNK);
     loop {
         let ended = from.read_buf(&mut chunk).await? == 0;
         if is_ready_for_query(&chunk) {
             switch.send_if_modified(|switch| switch.executed(client));
+        }
+        if let Some(pooler) = &mut pooler {
+            pooler.swallow(&mut chunk, asked);
         }
         let held = |switch: &Switch| matches!(switch.mode, Mode::Hold | Mode::Freeze) || switch.has_stopped(client);
         let free = watching.wait_for(|switch| !held(switch));
@@ -305,6 +322,34 @@ async fn pass_replies(
         }
         to.write_all(reply).await?;
         chunk.clear();
+    }
+}
+
+/// What a pooler in transaction mode knows of the messages from PostgreSQL.
+#[derive(Default)]
+struct Pooler {
+    unread: Vec<u8>,
+}
+
+impl Pooler {
+    /// Leaves the messages that are complete, without the notifications that came while nothing was asked.
+    fn swallow(&mut self, chunk: &mut Vec<u8>, asked: &AtomicBool) {
+        self.unread.append(chunk);
+        while let Some(message) = self.next() {
+            match message.first() {
+                Some(b'A') if !asked.load(Ordering::SeqCst) => continue,
+                Some(b'Z') => asked.store(false, Ordering::SeqCst),
+                _ => {}
+            }
+            chunk.extend(message);
+        }
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let length = u32::from_be_bytes(self.unread.get(1..)?.first_chunk().copied()?);
+        let end = 1 + usize::try_from(length).ok()?;
+        self.unread.get(..end)?;
+        Some(self.unread.drain(..end).collect())
     }
 }
 
