@@ -138,6 +138,7 @@ impl ServeArgs {
         WaitSettings {
             duplicate: self.idempotency_wait,
             answer: self.answer_timeout,
+            attempt: self.answer_timeout.min(self.database.statement_timeout),
         }
     }
 

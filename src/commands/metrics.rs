@@ -71,6 +71,10 @@ fn describe() {
         "payonce_broken_total",
         "Commands rolled back because of a bug: alarm on any"
     );
+    metrics::describe_counter!(
+        "payonce_sessions_given_up_total",
+        "Sessions given up because PostgreSQL did not answer: alarm on any"
+    );
     metrics::describe_counter!("payonce_redis_hints_total", "What Redis said: seen, new, failed");
     metrics::describe_counter!(
         "payonce_keys_erased_total",

@@ -1,11 +1,17 @@
 //! `payonce serve`: puts the parts together and runs them until it is told to stop.
 //!
-//! On SIGTERM or SIGINT it accepts nothing more, finishes what was accepted, and ends.
+//! On SIGTERM or SIGINT it accepts nothing more, finishes what was accepted, and ends. What hangs keeps it for as long as
+//! `SHUTDOWN_TIMEOUT` says, and not beyond a second signal.
 
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
 use actix_web::web::Data;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Fatal, cleanup, metrics};
@@ -15,6 +21,9 @@ use crate::http::{Authenticator, Service, server};
 use crate::redis_hint::RedisHint;
 use crate::storage::{Database, run_migrations};
 
+/// How long a stop waits for idle workers to end, however little of `SHUTDOWN_TIMEOUT` is left.
+const LAST_GRACE: Duration = Duration::from_millis(500);
+
 /// A service that runs.
 pub struct Running {
     /// Where it listens.
@@ -22,6 +31,8 @@ pub struct Running {
     /// Await it to wait for the end; its handle stops it.
     pub server: Server,
     workers: Workers,
+    /// When it was told to stop.
+    told_at: Arc<OnceLock<Instant>>,
 }
 
 /// Migrates, then starts everything.
@@ -51,11 +62,13 @@ pub fn start(args: &ServeArgs) -> Result<Running, Fatal> {
     ));
     cleanup::start_background(&database_settings, args.cleanup_interval)?;
 
-    let (addresses, server) = server::start(&args.server(), &service, told_to_stop())?;
+    let told_at = Arc::new(OnceLock::new());
+    let (addresses, server) = server::start(&args.server(), &service, told_to_stop(Arc::clone(&told_at)))?;
     Ok(Running {
         addresses,
         server,
         workers,
+        told_at,
     })
 }
 
@@ -69,6 +82,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fatal> {
             addresses,
             server,
             workers,
+            told_at,
         } = start(args)?;
         for address in addresses {
             tracing::info!(%address, "listening");
@@ -76,16 +90,23 @@ pub fn run(args: &ServeArgs) -> Result<(), Fatal> {
         }
         server.await?;
         // The handlers are done, and with them the last user of the engine: what is queued runs out.
-        workers.join();
+        let stopping = told_at.get().map_or(Duration::ZERO, Instant::elapsed);
+        let left = args.shutdown_timeout.saturating_sub(stopping).max(LAST_GRACE);
+        if !workers.join(left) {
+            return Err("stopped while PostgreSQL had commands and did not answer: what became of them is found under their keys".into());
+        }
         tracing::info!("stopped");
         Ok(())
     })
 }
 
-/// SIGTERM or SIGINT. Left to itself, actix would drop the connections of requests that are under way on SIGINT.
-async fn told_to_stop() {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+/// SIGTERM or SIGINT; notes when. Left to itself, actix would drop the connections of requests that are under way on SIGINT.
+async fn told_to_stop(told_at: Arc<OnceLock<Instant>>) {
+    let (Ok(()), Ok(mut terminate), Ok(mut interrupt)) = (
+        end_at_the_second_signal(),
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
         // The signals then end the process, as they do by themselves.
         return std::future::pending().await;
     };
@@ -93,4 +114,16 @@ async fn told_to_stop() {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+    told_at.get_or_init(Instant::now);
+}
+
+/// It is the signal handler that ends the process, for there may be no thread left that does not hang.
+fn end_at_the_second_signal() -> std::io::Result<()> {
+    let told = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        // In this order: the first signal finds the flag down, and raises it.
+        flag::register_conditional_default(signal, Arc::clone(&told))?;
+        flag::register(signal, Arc::clone(&told))?;
+    }
+    Ok(())
 }

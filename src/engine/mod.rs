@@ -7,6 +7,8 @@
 mod flights;
 mod outcome;
 mod persist;
+mod queue;
+mod session;
 pub mod transaction;
 mod worker;
 
@@ -16,8 +18,9 @@ use std::time::{Duration, Instant};
 use self::flights::{Boarding, Flight, Flights};
 use self::outcome::settle;
 pub use self::outcome::{Answer, EngineError, Outcome};
-use self::transaction::{Answered, Step};
-use self::worker::{ALONE_LOCK_TIMEOUT, Queue, QueueError};
+use self::queue::{Queue, QueueError};
+use self::session::ALONE_LOCK_TIMEOUT;
+use self::transaction::{Answered, Failure, Step};
 pub use self::worker::{WorkerSettings, Workers};
 use crate::idempotency::{Record, Request, Verdict, judge};
 use crate::redis_hint::RedisHint;
@@ -39,6 +42,8 @@ pub struct WaitSettings {
     pub duplicate: Duration,
     /// For any answer (`ANSWER_TIMEOUT`). After it the outcome is unknown to the caller, who asks again under the same key.
     pub answer: Duration,
+    /// For the end of one attempt, the time in the queue included. If that takes longer, the engine does not get on.
+    pub attempt: Duration,
 }
 
 /// Runs commands, each at most once.
@@ -76,6 +81,12 @@ impl Engine {
     pub fn measure(&self) {
         let waiting = u32::try_from(self.queue.length()).unwrap_or(u32::MAX);
         metrics::gauge!("payonce_queue_length").set(waiting);
+    }
+
+    /// How long the oldest command has waited, if that is longer than any should: then the engine does not get on.
+    #[must_use]
+    pub fn stalled(&self) -> Option<Duration> {
+        Some(self.queue.longest_wait()).filter(|wait| *wait > self.wait.attempt)
     }
 
     /// Answers a request: executes it if it is the first under its key, replays the stored response if it is not.
@@ -175,7 +186,7 @@ impl Engine {
                     metrics::counter!("payonce_broken_total").increment(1);
                     return Err(EngineError::Broken);
                 }
-                StorageError::Unreachable(_) => false,
+                StorageError::Unreachable(_) | StorageError::NoAnswer => false,
                 _ if waited_for_lock => started.elapsed() < self.wait.duplicate,
                 _ => quick_retries < QUICK_RETRIES,
             };
@@ -201,10 +212,18 @@ fn told(error: &StorageError) -> &'static str {
     match error {
         StorageError::Unreachable(_) => "the database is out of reach",
         StorageError::OutcomeUnknown(_) => "the connection to the database was lost during the commit",
+        StorageError::NoAnswer => "the database does not answer; what becomes of the attempt is unknown",
         StorageError::RolledBack(_) | StorageError::Broken(_) => "the last attempt was rolled back",
     }
 }
 
 fn unavailable(reason: &str) -> EngineError {
     EngineError::Unavailable(reason.to_owned())
+}
+
+impl Failure {
+    /// Did it fail because somebody else held a lock all the time it was prepared to wait?
+    fn waited_for_lock(&self, patience: Duration) -> bool {
+        matches!(self.error, StorageError::RolledBack(_)) && self.took >= patience
+    }
 }

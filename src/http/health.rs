@@ -27,11 +27,19 @@ pub(super) async fn live() -> Result<HttpResponse, Problem> {
 
 /// Can it serve?
 ///
-/// Only if the database answers. Redis does not matter.
+/// Only if the database answers, and the commands get on. Redis does not matter.
 #[utoipa::path(get, path = "/health/ready", operation_id = "checkReady", tag = "operations", security(()),
     responses((status = 200, description = "It can", body = Health)))]
 pub(super) async fn ready(service: Data<Service>) -> Result<HttpResponse, Problem> {
     service.read(entries::now).await?;
+    // Reads and writes have connections of their own: that the one answers says nothing of the other.
+    if let Some(wait) = service.engine.stalled() {
+        let seconds = wait.as_secs();
+        return Err(Problem::new(
+            Code::Unavailable,
+            format!("commands do not get on: the oldest has waited for {seconds} s"),
+        ));
+    }
     Ok(read_answer(&Health { status: "ready" }))
 }
 

@@ -7,13 +7,20 @@ use diesel::r2d2::{ConnectionManager, CustomizeConnection, Pool};
 use diesel::{Connection, ConnectionError, PgConnection, QueryResult};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
-use super::StorageError;
+use super::{AnswerDue, StorageError};
 
 /// The schema, inside the binary.
 pub const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
 
 /// Held while migrations run, so that any number of instances may start at once. The number is "payonce" in ASCII.
 const MIGRATION_LOCK: i64 = 0x0070_6179_6f6e_6365;
+
+/// Longest time until a connection is open. libpq keeps a limit for each host and address; but not for the resolution of names, nor
+/// for the first statements.
+const CONNECT_MAX: Duration = Duration::from_secs(30);
+
+/// How much later than PostgreSQL's own limit for a statement the answer may arrive here.
+const ANSWER_GRACE: Duration = Duration::from_secs(1);
 
 /// How PostgreSQL is reached, and how long anything there may take.
 #[derive(Debug, Clone)]
@@ -60,6 +67,11 @@ impl DatabaseSettings {
         conninfo
     }
 
+    /// What PostgreSQL has not answered by then it will not, by its own limits.
+    fn answer_limit(&self) -> Duration {
+        self.statement_timeout + ANSWER_GRACE
+    }
+
     fn set_up(&self, connection: &mut PgConnection) -> QueryResult<()> {
         connection.batch_execute(&format!(
             "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {};
@@ -76,9 +88,19 @@ impl DatabaseSettings {
 /// # Errors
 /// [`StorageError::Unreachable`].
 pub fn connect(settings: &DatabaseSettings) -> Result<PgConnection, StorageError> {
+    connect_watched(settings, &AnswerDue::default())
+}
+
+/// The same, and `due` tells from now on whether an answer is overdue.
+///
+/// # Errors
+/// [`StorageError::Unreachable`].
+pub fn connect_watched(settings: &DatabaseSettings, due: &AnswerDue) -> Result<PgConnection, StorageError> {
     let unreachable = |error: String| StorageError::Unreachable(error);
+    due.within(CONNECT_MAX);
     let mut connection =
         PgConnection::establish(&settings.conninfo()).map_err(|error| unreachable(error.to_string()))?;
+    due.watch(&mut connection, settings.answer_limit());
     settings
         .set_up(&mut connection)
         .map_err(|error| unreachable(error.to_string()))?;

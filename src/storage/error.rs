@@ -18,12 +18,21 @@ pub enum StorageError {
     /// The connection was lost while the commit was under way: it may or may not have happened.
     #[error("outcome unknown: {0}")]
     OutcomeUnknown(String),
+    /// PostgreSQL has not answered in a time in which it answers or is not there: what happens is unknown, and may still be to come.
+    #[error("PostgreSQL does not answer")]
+    NoAnswer,
     /// There was no connection, so nothing has happened.
     #[error("out of reach: {0}")]
     Unreachable(String),
 }
 
 impl StorageError {
+    /// Would whoever tries next meet it, too, whatever he wants?
+    #[must_use]
+    pub fn meets_everybody(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::NoAnswer)
+    }
+
     /// The meaning of an error before `COMMIT` was sent.
     #[must_use]
     pub fn before_commit(error: &Error) -> Self {

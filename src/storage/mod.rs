@@ -4,6 +4,7 @@
 //! end a unit of work ask it: the engine's transaction, and [`Database::read`].
 
 pub mod accounts;
+pub mod answer_due;
 pub mod api_keys;
 pub mod audit;
 mod batch_query;
@@ -18,6 +19,7 @@ mod rows;
 mod schema;
 pub mod transfers;
 
+pub use answer_due::AnswerDue;
 pub use connection::{Database, DatabaseSettings, connect, run_migrations};
 pub use error::StorageError;
 pub use rows::Position;

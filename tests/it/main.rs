@@ -45,6 +45,7 @@ mod sql;
 mod crash;
 mod crash_matrix;
 mod database_down;
+mod hung_sessions;
 mod overload;
 mod redis;
 mod audit;

@@ -226,6 +226,23 @@ impl TestDatabase {
         )
     }
 
+    /// From now on payments wait at their commit until this is dropped, as if for a standby that is gone: no limit of
+    /// PostgreSQL's ends that.
+    pub fn hold_commits(&self) -> Held {
+        self.run(
+            "CREATE FUNCTION no_limits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; RETURN NEW;
+             END $$;
+             CREATE TRIGGER no_limits BEFORE INSERT ON payments FOR EACH ROW EXECUTE FUNCTION no_limits();
+             CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL;
+             END $$;
+             CREATE CONSTRAINT TRIGGER wait_at_commit AFTER INSERT ON payments DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION wait_at_commit()",
+        );
+        self.hold("SELECT pg_advisory_xact_lock(1)")
+    }
+
     /// Has this happen whenever a payment is written: `body` is PL/pgSQL. A new one replaces it, and `drop_fault` ends it.
     pub fn fault_on_payment(&self, body: &str) {
         self.run(&format!(
