@@ -12,6 +12,7 @@ use crate::http::server::ServerSettings;
 use crate::idempotency::Retention;
 use crate::redis_hint::RedisSettings;
 use crate::storage::DatabaseSettings;
+use crate::storage::connection::RESERVED_CONNECTIONS;
 
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
@@ -31,9 +32,12 @@ pub struct DatabaseArgs {
     /// How long a session that went silent inside a transaction keeps its locks: 100ms to 60s
     #[arg(long, env, default_value = "2s", value_parser = |text: &str| duration(text, Duration::from_millis(100), Duration::from_secs(60)))]
     pub idle_in_transaction_timeout: Duration,
-    /// Connections for reads: 1 to 100
+    /// Connections for what tenants read, half of them for one tenant: 1 to 100
     #[arg(long, env, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub read_pool_size: u32,
+    /// Longest run of a statement of a read: 100ms to 60s
+    #[arg(long, env, default_value = "2s", value_parser = |text: &str| duration(text, Duration::from_millis(100), Duration::from_secs(60)))]
+    pub read_timeout: Duration,
 }
 
 /// How the service runs.
@@ -111,6 +115,7 @@ impl DatabaseArgs {
             lock_timeout: self.lock_timeout,
             idle_in_transaction_timeout: self.idle_in_transaction_timeout,
             read_pool_size: self.read_pool_size,
+            read_timeout: self.read_timeout,
             pool_timeout: Duration::from_secs(1),
         }
     }
@@ -146,7 +151,9 @@ impl ServeArgs {
     #[must_use]
     pub fn http(&self) -> HttpSettings {
         HttpSettings {
-            read_timeout: self.answer_timeout,
+            answer_timeout: self.answer_timeout,
+            // Some are left for others, whatever one tenant reads.
+            reads_per_tenant: count(self.database.read_pool_size.div_ceil(2)),
             rate_limit: self.rate_limit,
         }
     }
@@ -159,7 +166,7 @@ impl ServeArgs {
             workers: count(self.http_workers),
             max_connections: self.max_connections.map(count),
             // One more listens for revoked API keys, one cleans up.
-            database_connections: count(self.engine_workers) + count(self.database.read_pool_size) + 2,
+            database_connections: count(self.engine_workers + self.database.read_pool_size + RESERVED_CONNECTIONS) + 2,
             shutdown_timeout: self.shutdown_timeout,
         }
     }

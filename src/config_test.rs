@@ -53,6 +53,7 @@ fn by_default_an_answer_may_take_longer_than_the_wait_for_an_equal_request() {
     assert!(args.database.lock_timeout < args.database.statement_timeout);
     assert!(args.database.statement_timeout < args.answer_timeout);
     assert!(args.database.idle_in_transaction_timeout < args.idempotency_wait);
+    assert!(args.database.read_timeout < args.answer_timeout);
 }
 
 /// Without it what an operator sets by the documented name is silently not what the service reads.
@@ -282,6 +283,6 @@ fn each_layer_gets_its_settings() {
         (args.wait().duplicate, args.wait().answer),
         (Duration::from_secs(29), Duration::from_secs(31))
     );
-    assert_eq!(args.http().read_timeout, Duration::from_secs(31));
+    assert_eq!(args.http().answer_timeout, Duration::from_secs(31));
     assert_eq!(args.http().rate_limit.map(NonZeroU32::get), Some(37));
 }

@@ -135,6 +135,7 @@ impl Books {
             lock_timeout: limit,
             idle_in_transaction_timeout: limit,
             read_pool_size: 1,
+            read_timeout: limit,
             pool_timeout: limit,
         };
         let mut session = connect(&settings)?;

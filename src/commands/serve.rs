@@ -44,20 +44,24 @@ pub fn start(args: &ServeArgs) -> Result<Running, Fatal> {
     for migration in run_migrations(&database_settings)? {
         tracing::info!(%migration, "migrated");
     }
-    let database = Database::new(&database_settings);
+    let (database, reserved) = (
+        Database::for_tenants(&database_settings),
+        Database::reserved(&database_settings),
+    );
     let hint = args
         .redis()
         .map(RedisHint::new)
         .transpose()
         .map_err(|error| format!("REDIS_URL: {error}"))?;
-    let (engine, workers) = Engine::start(&args.workers(), args.wait(), database.clone(), hint)?;
+    let (engine, workers) = Engine::start(&args.workers(), args.wait(), reserved.clone(), hint)?;
     let http = args.http();
-    let authenticator = Authenticator::start(&database_settings, database.clone(), http.read_timeout)?;
+    let authenticator = Authenticator::start(&database_settings, reserved.clone(), http.answer_timeout)?;
     let service = Data::new(Service::new(
         &http,
         engine,
         authenticator,
         database,
+        reserved,
         metrics::registry()?,
     ));
     cleanup::start_background(&database_settings, args.cleanup_interval)?;

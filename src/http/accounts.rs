@@ -67,7 +67,7 @@ pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
     let (tenant, id) = (get.tenant, AccountId(get.id()?));
     let account = get
         .service
-        .read(move |connection| accounts::find(connection, tenant, id))
+        .read(tenant, move |connection| accounts::find(connection, tenant, id))
         .await?;
     let account = account.ok_or_else(|| no_such_account(id))?;
     Ok(read_answer(&AccountJson::from(&account)))
@@ -89,7 +89,9 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
     let (tenant, after, limit) = (get.tenant, page.after, page.fetch());
     let found = get
         .service
-        .read(move |connection| accounts::list(connection, tenant, after, limit))
+        .read(tenant, move |connection| {
+            accounts::list(connection, tenant, after, limit)
+        })
         .await?;
     let place = |account: &Account| Position {
         created_at: account.created_at,

@@ -28,7 +28,11 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
         };
         entries::list(connection, tenant, id, after, limit).map(Some)
     };
-    let entries = get.service.read(found).await?.ok_or_else(|| no_such_account(id))?;
+    let entries = get
+        .service
+        .read(tenant, found)
+        .await?
+        .ok_or_else(|| no_such_account(id))?;
     let (entries, next_cursor) = page.cut(entries, |entry: &Entry| entry.entry_no);
     Ok(read_answer(&Page {
         data: entries.iter().map(EntryJson::from).collect(),
@@ -61,6 +65,10 @@ pub(super) async fn balance(get: Get) -> Result<HttpResponse, Problem> {
             at,
         )))
     };
-    let balance = get.service.read(found).await?.ok_or_else(|| no_such_account(id))?;
+    let balance = get
+        .service
+        .read(tenant, found)
+        .await?
+        .ok_or_else(|| no_such_account(id))?;
     Ok(read_answer(&balance))
 }

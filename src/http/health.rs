@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 use super::Service;
 use super::envelope::read_answer;
 use crate::api::{Code, Problem};
-use crate::storage::entries;
 
 /// How the service is.
 #[derive(Serialize, ToSchema)]
@@ -31,7 +30,7 @@ pub(super) async fn live() -> Result<HttpResponse, Problem> {
 #[utoipa::path(get, path = "/health/ready", operation_id = "checkReady", tag = "operations", security(()),
     responses((status = 200, description = "It can", body = Health)))]
 pub(super) async fn ready(service: Data<Service>) -> Result<HttpResponse, Problem> {
-    service.read(entries::now).await?;
+    service.ready().await?;
     // Reads and writes have connections of their own: that the one answers says nothing of the other.
     if let Some(wait) = service.engine.stalled() {
         let seconds = wait.as_secs();

@@ -23,7 +23,9 @@ pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
     let wanted = key.clone();
     let details = get
         .service
-        .read(move |connection| idempotency_keys::details(connection, tenant, &wanted))
+        .read(tenant, move |connection| {
+            idempotency_keys::details(connection, tenant, &wanted)
+        })
         .await?;
     let details =
         details.ok_or_else(|| Problem::new(Code::NotFound, format!("the key {key} was not used, or is forgotten")))?;

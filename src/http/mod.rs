@@ -22,6 +22,7 @@ mod revocations;
 pub mod server;
 mod service;
 mod socket;
+mod turns;
 
 use actix_web::web::{self, Redirect, ServiceConfig, post};
 use actix_web::{Resource, Route, guard};

@@ -63,7 +63,7 @@ async fn show(get: Get, kind: TransferKind, name: &str) -> Result<HttpResponse, 
     let (tenant, id) = (get.tenant, get.id()?);
     let transfer = get
         .service
-        .read(move |connection| transfers::find(connection, tenant, kind, id))
+        .read(tenant, move |connection| transfers::find(connection, tenant, kind, id))
         .await?;
     let transfer = transfer.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no {name} {id}")))?;
     Ok(read_answer(&MovementJson::from(&transfer)))

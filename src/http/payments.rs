@@ -34,7 +34,7 @@ pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
     let (tenant, id) = (get.tenant, PaymentId(get.id()?));
     let payment = get
         .service
-        .read(move |connection| payments::find(connection, tenant, id))
+        .read(tenant, move |connection| payments::find(connection, tenant, id))
         .await?;
     let payment = payment.ok_or_else(|| no_such_payment(id))?;
     Ok(read_answer(&PaymentJson::from(&payment)))
@@ -98,7 +98,7 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
         created_at: payment.created_at,
         id: payment.id.0,
     };
-    let (payments, next_cursor) = page.cut(get.service.read(found).await?, place);
+    let (payments, next_cursor) = page.cut(get.service.read(tenant, found).await?, place);
     Ok(read_answer(&Page {
         data: payments.iter().map(PaymentJson::from).collect(),
         next_cursor,

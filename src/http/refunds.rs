@@ -35,7 +35,7 @@ pub(super) async fn show(get: Get) -> Result<HttpResponse, Problem> {
     let (tenant, id) = (get.tenant, RefundId(get.id()?));
     let refund = get
         .service
-        .read(move |connection| refunds::find(connection, tenant, id))
+        .read(tenant, move |connection| refunds::find(connection, tenant, id))
         .await?;
     let refund = refund.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no refund {id}")))?;
     Ok(read_answer(&RefundJson::from(&refund)))
@@ -58,7 +58,11 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
         };
         refunds::list(connection, tenant, id, after, limit).map(Some)
     };
-    let refunds = get.service.read(found).await?.ok_or_else(|| no_such_payment(id))?;
+    let refunds = get
+        .service
+        .read(tenant, found)
+        .await?
+        .ok_or_else(|| no_such_payment(id))?;
     let place = |refund: &Refund| Position {
         created_at: refund.created_at,
         id: refund.id.0,

@@ -10,16 +10,19 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::Authenticator;
+use super::turns::Turns;
 use crate::api::{Code, Problem};
 use crate::domain::TenantId;
 use crate::engine::Engine;
-use crate::storage::{Database, StorageError};
+use crate::storage::{Database, StorageError, entries};
 
 /// How the HTTP side behaves.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// Longest wait for a read.
-    pub read_timeout: Duration,
+    /// Longest wait for an answer.
+    pub answer_timeout: Duration,
+    /// How many reads of one tenant may run at once.
+    pub reads_per_tenant: usize,
     /// Requests a second that one tenant may make; `None`: any number.
     pub rate_limit: Option<NonZeroU32>,
 }
@@ -32,8 +35,12 @@ pub struct Service {
     pub authenticator: Arc<Authenticator>,
     /// What /metrics shows.
     pub metrics: PrometheusHandle,
+    /// For what tenants read.
     database: Database,
-    read_timeout: Duration,
+    /// For what must not wait behind it.
+    reserved: Database,
+    turns: Turns,
+    answer_timeout: Duration,
     limiter: Option<DefaultKeyedRateLimiter<TenantId>>,
 }
 
@@ -45,6 +52,7 @@ impl Service {
         engine: Arc<Engine>,
         authenticator: Arc<Authenticator>,
         database: Database,
+        reserved: Database,
         metrics: PrometheusHandle,
     ) -> Self {
         let limiter = settings
@@ -55,20 +63,43 @@ impl Service {
             authenticator,
             metrics,
             database,
-            read_timeout: settings.read_timeout,
+            reserved,
+            turns: Turns::new(settings.reads_per_tenant),
+            answer_timeout: settings.answer_timeout,
             limiter,
         }
     }
 
-    /// Runs a read on the pool, off the async threads.
+    /// Runs a read of the tenant on the pool, off the async threads, when it is the tenant's turn.
     ///
     /// # Errors
-    /// `unavailable` or `internal_error`.
+    /// `rate_limited`, `unavailable` or `internal_error`.
     pub async fn read<T: Send + 'static>(
         &self,
+        tenant: TenantId,
         work: impl FnOnce(&mut PgConnection) -> QueryResult<T> + Send + 'static,
     ) -> Result<T, Problem> {
-        read(&self.database, self.read_timeout, work).await
+        let turn = self.turns.wait_for(tenant).await.ok_or_else(|| {
+            Problem::new(
+                Code::RateLimited,
+                "the tenant has too many reads under way; this one did not get its turn in time",
+            )
+        })?;
+        // The turn ends with the work, which goes on when the caller has hung up.
+        let in_turn = move |connection: &mut PgConnection| {
+            let found = work(connection);
+            drop(turn);
+            found
+        };
+        read(&self.database, self.answer_timeout, in_turn).await
+    }
+
+    /// Does the database answer?
+    ///
+    /// # Errors
+    /// `unavailable`.
+    pub async fn ready(&self) -> Result<(), Problem> {
+        read(&self.reserved, self.answer_timeout, entries::now).await.map(drop)
     }
 
     /// Counts a request of the tenant.

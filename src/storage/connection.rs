@@ -1,4 +1,4 @@
-//! Connections: how they are opened, what every session is set to, and the pool for reads.
+//! Connections: how they are opened, what every session is set to, and the pools for reads.
 
 use std::time::Duration;
 
@@ -35,8 +35,10 @@ pub struct DatabaseSettings {
     pub lock_timeout: Duration,
     /// How long an idle session may keep a transaction, and so its locks: bounds what a frozen instance can hold up.
     pub idle_in_transaction_timeout: Duration,
-    /// How many connections reads may take.
+    /// How many connections the reads of tenants may take.
     pub read_pool_size: u32,
+    /// How long one statement of such a read may run.
+    pub read_timeout: Duration,
     /// How long a read may wait for one of them.
     pub pool_timeout: Duration,
 }
@@ -132,7 +134,10 @@ pub fn run_migrations(settings: &DatabaseSettings) -> Result<Vec<String>, String
     run(&mut connection).map_err(|error| format!("migrations failed: {error}"))
 }
 
-/// The pool for reads. Writes never use it: each worker of the engine has a connection of its own.
+/// Connections for what the service asks for everybody: see [`Database::reserved`].
+pub const RESERVED_CONNECTIONS: u32 = 2;
+
+/// A pool for reads. Writes never use one: each worker of the engine has a connection of its own.
 #[derive(Clone)]
 pub struct Database {
     pool: Pool<ConnectionManager<PgConnection>>,
@@ -151,11 +156,27 @@ impl CustomizeConnection<PgConnection, diesel::r2d2::Error> for SetUp {
 }
 
 impl Database {
-    /// Makes the pool; connections are opened when they are needed.
+    /// The pool for what tenants read. A statement there is given up early, so that no tenant's question takes a connection for long.
+    /// Connections are opened when they are needed.
     #[must_use]
-    pub fn new(settings: &DatabaseSettings) -> Self {
+    pub fn for_tenants(settings: &DatabaseSettings) -> Self {
+        let limited = DatabaseSettings {
+            statement_timeout: settings.read_timeout,
+            ..settings.clone()
+        };
+        Self::new(&limited, settings.read_pool_size)
+    }
+
+    /// The pool for what the service must find out before it can serve anybody: whose API key this is, whether the database answers,
+    /// what is stored under a key. Each takes one look-up by an index; none waits behind what some tenant reads.
+    #[must_use]
+    pub fn reserved(settings: &DatabaseSettings) -> Self {
+        Self::new(settings, RESERVED_CONNECTIONS)
+    }
+
+    fn new(settings: &DatabaseSettings, size: u32) -> Self {
         let pool = Pool::builder()
-            .max_size(settings.read_pool_size)
+            .max_size(size)
             .min_idle(Some(1))
             .connection_timeout(settings.pool_timeout)
             .connection_customizer(Box::new(SetUp(settings.clone())))

@@ -47,6 +47,7 @@ mod crash_matrix;
 mod database_down;
 mod hung_sessions;
 mod overload;
+mod noisy_tenant;
 mod redis;
 mod audit;
 mod cleanup;

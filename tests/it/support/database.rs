@@ -60,6 +60,7 @@ pub fn settings(url: &str) -> DatabaseSettings {
         lock_timeout: Duration::from_millis(500),
         idle_in_transaction_timeout: Duration::from_secs(2),
         read_pool_size: 4,
+        read_timeout: Duration::from_secs(2),
         pool_timeout: Duration::from_secs(1),
     }
 }
