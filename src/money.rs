@@ -97,17 +97,15 @@ impl fmt::Debug for Currency {
     }
 }
 
-/// Why a text is not money. `Display` is the sentence a caller reads.
+/// Why a text is not money. `Display` is what a caller reads after the name of the field or the value that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MoneyError {
     /// Not three capital letters of a currency in use.
-    #[error("must be an ISO 4217 code in capitals that money can be held in, such as \"USD\", \"JPY\" or \"KWD\"")]
+    #[error("must be an ISO 4217 code in capitals that money can be held in, for example \"USD\", \"JPY\" or \"KWD\"")]
     Currency,
     /// Not plain digits with at most one point.
-    #[error(
-        "must be a decimal string of plain digits, such as \"12.50\": no sign, no exponent, no spaces, no separators"
-    )]
-    Format,
+    #[error(transparent)]
+    Notation(#[from] NotationError),
     /// Zero or below where only a positive amount makes sense.
     #[error("must be greater than zero")]
     NotPositive,
@@ -115,14 +113,37 @@ pub enum MoneyError {
     #[error("must not be negative")]
     Negative,
     /// More decimals than the currency has.
-    #[error("has more decimals than {0} allows ({decimals}); amounts are never rounded: send one such as \"{example}\"", decimals = .0.decimals(), example = .0.example())]
+    #[error("has more decimals than {0} allows ({decimals}), and amounts are never rounded", decimals = .0.decimals())]
     TooPrecise(Currency),
     /// More decimals than any currency has.
-    #[error("has more decimals than any currency has ({MOST_DECIMALS})")]
+    #[error("has more decimals than any currency has ({MOST_DECIMALS}), and amounts are never rounded")]
     TooPreciseForAny,
     /// Above [`MAX`].
     #[error("must not be greater than 999999999999999.9999")]
     TooLarge,
+}
+
+/// Which rule of the notation a text breaks: the digits 0 to 9, at most one point with digits on both sides, no leading zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotationError {
+    /// Not a digit from 0 to 9, nor a point.
+    #[error("has {0:?} in it, where only the digits 0 to 9 and a point may be")]
+    Character(char),
+    /// Nothing that says how much.
+    #[error("has no digits")]
+    NoDigits,
+    /// Two points or more.
+    #[error("has more than one point")]
+    Points,
+    /// `.5`
+    #[error("has no digit before the point")]
+    NoWhole,
+    /// `5.`
+    #[error("has no digit after the point")]
+    NoFraction,
+    /// `05`
+    #[error("has a leading zero")]
+    LeadingZero,
 }
 
 /// A decimal of zero or more, without a currency: `0 ≤ value ≤` [`MAX`], at most four decimals.
@@ -142,23 +163,16 @@ impl Sum {
     }
 
     fn digits(text: &str) -> Result<Self, MoneyError> {
-        let (whole, fraction) = match text.split_once('.') {
-            Some((whole, fraction)) if !fraction.is_empty() => (whole, fraction),
-            Some(_) => return Err(MoneyError::Format),
-            None => (text, ""),
-        };
-        let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-        let padded = whole.len() > 1 && whole.starts_with('0');
-        if whole.is_empty() || padded || !digits(whole) || !digits(fraction) {
-            return Err(MoneyError::Format);
-        }
+        let (whole, fraction) = split(text)?;
         if whole.len() > MOST_WHOLE_DIGITS {
             return Err(MoneyError::TooLarge);
         }
         if u32::try_from(fraction.len()).is_ok_and(|decimals| decimals > MOST_DECIMALS) {
             return Err(MoneyError::TooPreciseForAny);
         }
-        Decimal::from_str_exact(text).map(Self).map_err(|_| MoneyError::Format)
+        Decimal::from_str_exact(text)
+            .map(Self)
+            .map_err(|_| NotationError::NoDigits.into())
     }
 
     /// The same, but zero is refused.
@@ -189,6 +203,22 @@ impl Sum {
             return Err(MoneyError::TooPrecise(currency));
         }
         Amount::new(self.0, currency)
+    }
+}
+
+/// The digits before and after the point.
+fn split(text: &str) -> Result<(&str, &str), NotationError> {
+    let is_strange = |character: &char| !character.is_ascii_digit() && *character != '.';
+    if let Some(character) = text.chars().find(is_strange) {
+        return Err(NotationError::Character(character));
+    }
+    match text.split_once('.').unwrap_or((text, "")) {
+        ("", "") => Err(NotationError::NoDigits),
+        (_, fraction) if fraction.contains('.') => Err(NotationError::Points),
+        ("", _) => Err(NotationError::NoWhole),
+        (_, "") if text.ends_with('.') => Err(NotationError::NoFraction),
+        (whole, _) if whole.len() > 1 && whole.starts_with('0') => Err(NotationError::LeadingZero),
+        parts => Ok(parts),
     }
 }
 

@@ -105,52 +105,56 @@ fn missing_zeros_make_no_difference() {
     assert_eq!(amount("7", "CLF"), Ok("7.0000".to_owned()));
 }
 
-/// A6. Without it two systems read one text differently: a float, a grouping comma, a sign, another script's digits.
+/// A6. Without it two systems read one text differently: a float, a grouping comma, a sign, another script's digits; or a caller
+/// is not told which rule it is that he broke.
 #[test]
 fn only_plain_ascii_digits_with_one_point_are_money() {
-    for text in [
-        "",
-        " ",
-        ".",
-        "1.",
-        ".5",
-        "1..5",
-        "1.2.3",
-        "1e3",
-        "1E3",
-        "1e-1",
-        "NaN",
-        "nan",
-        "inf",
-        "Infinity",
-        "+1.00",
-        " 1.00",
-        "1.00 ",
-        "1\u{a0}00",
-        "1,000.00",
-        "1,5",
-        "1'000",
-        "1_000",
-        "0x10",
-        "$1.00",
-        "USD 1.00",
-        "٣",
-        "１.00",
-        "1.٣",
-        "01.00",
-        "00",
-        "--1",
-        "-",
-        "−1.00",
-        "1.-5",
-        "1.+5",
-        "true",
-        "null",
-        "1.00\n",
-        "1.00\0",
+    use NotationError::{Character, LeadingZero, NoDigits, NoFraction, NoWhole, Points};
+    for (text, wrong) in [
+        ("", NoDigits),
+        (" ", Character(' ')),
+        (".", NoDigits),
+        ("1.", NoFraction),
+        (".5", NoWhole),
+        ("1..5", Points),
+        ("1.2.3", Points),
+        ("..", Points),
+        ("1e3", Character('e')),
+        ("1E3", Character('E')),
+        ("1e-1", Character('e')),
+        ("NaN", Character('N')),
+        ("nan", Character('n')),
+        ("inf", Character('i')),
+        ("Infinity", Character('I')),
+        ("+1.00", Character('+')),
+        (" 1.00", Character(' ')),
+        ("1.00 ", Character(' ')),
+        ("1\u{a0}00", Character('\u{a0}')),
+        ("1,000.00", Character(',')),
+        ("1,5", Character(',')),
+        ("1'000", Character('\'')),
+        ("1_000", Character('_')),
+        ("0x10", Character('x')),
+        ("$1.00", Character('$')),
+        ("USD 1.00", Character('U')),
+        ("٣", Character('٣')),
+        ("１.00", Character('１')),
+        ("1.٣", Character('٣')),
+        ("01.00", LeadingZero),
+        ("00", LeadingZero),
+        ("-01", LeadingZero),
+        ("--1", Character('-')),
+        ("-", NoDigits),
+        ("−1.00", Character('−')),
+        ("1.-5", Character('-')),
+        ("1.+5", Character('+')),
+        ("true", Character('t')),
+        ("null", Character('n')),
+        ("1.00\n", Character('\n')),
+        ("1.00\0", Character('\0')),
     ] {
-        assert_eq!(usd(text), Err(MoneyError::Format), "{text:?}");
-        assert_eq!(Sum::parse(text), Err(MoneyError::Format), "{text:?}");
+        assert_eq!(usd(text), Err(wrong.into()), "{text:?}");
+        assert_eq!(Sum::parse(text), Err(wrong.into()), "{text:?}");
     }
 }
 
@@ -187,8 +191,8 @@ fn a_sum_may_be_zero_but_has_no_sign() {
 #[test]
 fn a_long_row_of_signs_is_refused_like_a_short_one() {
     let signs = "-".repeat(64 * 1024);
-    assert_eq!(usd(&signs), Err(MoneyError::Format));
-    assert_eq!(Sum::parse(&signs), Err(MoneyError::Format));
+    assert_eq!(usd(&signs), Err(NotationError::Character('-').into()));
+    assert_eq!(Sum::parse(&signs), Err(NotationError::Character('-').into()));
 }
 
 /// A9. Without it a large sum in a small currency does not fit.
@@ -231,7 +235,6 @@ fn the_example_in_a_message_is_itself_accepted() {
     for code in ["USD", "JPY", "KWD", "CLF"] {
         let example = currency(code).example();
         assert_eq!(amount(example, code), Ok(example.to_owned()));
-        assert!(MoneyError::TooPrecise(currency(code)).to_string().contains(example));
     }
 }
 

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
+use serde_json::Value;
+
 use super::*;
 use crate::idempotency::RequestHash;
 

@@ -1,7 +1,9 @@
 //! Proves that a body becomes a command only if each of its members is right, and that a caller learns at once what is not.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::idempotency::RequestHash;
@@ -180,10 +182,16 @@ fn a_body_that_is_no_strict_json_object_is_malformed() {
     }
 }
 
-/// What a message tells a caller who sent a number to send instead.
-fn shown(message: &str) -> &str {
-    let (_, rest) = message.split_once("not a JSON number: send \"").unwrap();
-    rest.strip_suffix('"').unwrap()
+/// The string that a message tells a caller to send, if it does.
+fn advised(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once(": send \"")?;
+    rest.strip_suffix('"')
+}
+
+fn about_amount(amount: &str, currency: &str) -> String {
+    let body = format!(r#"{{"amount":{amount},"currency":"{currency}"}}"#);
+    let decided = read::<MovementBody>(body.as_bytes()).unwrap().into_movement(account());
+    wrong(decided.map(Command::Deposit)).remove("amount").unwrap()
 }
 
 /// A6. Without it a caller who sends floats learns only that he is wrong, or is told to send what is refused next.
@@ -193,27 +201,53 @@ fn a_number_is_answered_with_the_string_to_send() {
         ("99.8", "USD", "99.80"),
         ("5", "USD", "5.00"),
         ("1e3", "USD", "1000.00"),
+        ("1.25E+1", "USD", "12.50"),
+        ("1250e-2", "USD", "12.50"),
         ("500", "JPY", "500"),
         ("500.0", "JPY", "500"),
         ("1.2", "KWD", "1.200"),
-        // Not exact in the currency, or no amount at all: then an example.
-        ("12.505", "USD", "12.50"),
-        ("0.30000000000000004", "USD", "12.50"),
-        ("500.5", "JPY", "500"),
-        ("0", "USD", "12.50"),
-        ("-5", "USD", "12.50"),
-        ("1e20", "USD", "12.50"),
-        ("1e-300", "USD", "12.50"),
-        ("99999999999999999999999999999999999", "KWD", "1.234"),
+        // More digits than a binary float has: it is the text that counts.
+        ("100000000000000.01", "USD", "100000000000000.01"),
     ] {
-        let body = format!(r#"{{"amount":{number},"currency":"{currency}"}}"#);
-        let decided = read::<MovementBody>(body.as_bytes()).unwrap().into_movement(account());
-        let wrong = wrong(decided.map(Command::Deposit));
-        assert_eq!(shown(&wrong["amount"]), string, "{number} {currency}");
+        let message = about_amount(number, currency);
+        assert_eq!(advised(&message), Some(string), "{number} {currency}");
     }
     let wrong = wrong(refund(&json!({"amount": 5.25, "expected_refunded_amount": 0})));
-    assert_eq!(shown(&wrong["amount"]), "5.25");
-    assert_eq!(shown(&wrong["expected_refunded_amount"]), "0");
+    assert_eq!(advised(&wrong["amount"]), Some("5.25"));
+    assert_eq!(advised(&wrong["expected_refunded_amount"]), Some("0"));
+}
+
+/// A6. Without it a caller is told to send an amount that is not the one he means: the example, say, or a rounded one.
+#[test]
+fn a_number_that_is_no_amount_is_answered_with_what_is_wrong_and_never_with_what_to_send() {
+    let too_long = "12.50000000000000000000000000000000000000001";
+    for (number, currency, wrong, example) in [
+        ("12.505", "USD", "has more decimals than USD", "12.50"),
+        ("0.30000000000000004", "USD", "has more decimals than USD", "12.50"),
+        ("500.5", "JPY", "has more decimals than JPY", "500"),
+        ("0", "USD", "must be greater than zero", "12.50"),
+        ("-5", "USD", "must be greater than zero", "12.50"),
+        ("1e20", "USD", "must not be greater", "12.50"),
+        ("1e-300", "USD", "has more digits", "12.50"),
+        ("1e300", "USD", "has more digits", "12.50"),
+        ("99999999999999999999999999999999999", "KWD", "has more digits", "1.234"),
+        (
+            "1.250000000000000000000000000000001e1",
+            "USD",
+            "has more digits",
+            "12.50",
+        ),
+    ] {
+        let message = about_amount(number, currency);
+        assert_eq!(advised(&message), None, "{message}");
+        assert!(message.contains(&format!("{number} {wrong}")), "{message}");
+        assert!(message.contains(&format!("for example \"{example}\"")), "{message}");
+    }
+    let message = about_amount(too_long, "USD");
+    assert!(
+        message.contains("12.5000000000000000000000000000000000000… has more digits"),
+        "{message}"
+    );
 }
 
 /// A6. Without it a wrong type is a riddle.
@@ -233,6 +267,18 @@ fn what_is_no_string_at_all_is_answered_with_the_right_form() {
     ] {
         let wrong = wrong(deposit(&json!({"amount": value, "currency": currency})));
         assert!(wrong["amount"].contains(form), "{value}: {wrong:?}");
+    }
+}
+
+/// Without it the message that refuses an amount shows one that is refused as well.
+#[test]
+fn the_example_in_a_message_is_itself_accepted() {
+    for code in ["USD", "JPY", "KWD", "CLF"] {
+        let message = about_amount("\"1.23456\"", code);
+        let (_, rest) = message.split_once("for example \"").unwrap();
+        let (example, _) = rest.split_once('"').unwrap();
+        let accepted = deposit(&json!({"amount": example, "currency": code}));
+        assert!(accepted.is_ok(), "{message}");
     }
 }
 
@@ -388,19 +434,39 @@ fn white_space_order_of_members_and_escapes_do_not_change_the_hash() {
 }
 
 proptest! {
-    /// A6. Without it some number is answered with advice that does not work.
+    /// A6. Without it some number is answered with advice that does not work, or with advice to pay another sum.
     #[test]
-    fn the_string_to_send_is_always_accepted(
+    fn the_string_to_send_is_accepted_and_means_what_was_sent(
         number in prop_oneof![
             "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,6})?(e-?[0-9]{1,2})?",
             "(0|[1-9][0-9]{0,4})(\\.[0-9]{1,4})?",
+            "(0|[1-9][0-9]{0,15})\\.[0-9]{20,40}(e-?[0-9])?",
         ],
         currency in prop::sample::select(vec!["USD", "JPY", "KWD", "CLF"]),
     ) {
-        let body = |amount: &str| format!(r#"{{"amount":{amount},"currency":"{currency}"}}"#);
-        let decide = |body: String| read::<MovementBody>(body.as_bytes())?.into_movement(account()).map(Command::Deposit);
-        let wrong = wrong(decide(body(&number)));
-        let string = shown(&wrong["amount"]);
-        prop_assert!(decide(body(&format!("\"{string}\""))).is_ok(), "{} is not accepted", string);
+        let message = about_amount(&number, currency);
+        prop_assert_eq!(message.contains("send"), advised(&message).is_some(), "{}", message);
+        if let Some(string) = advised(&message) {
+            let body = format!(r#"{{"amount":"{string}","currency":"{currency}"}}"#);
+            let accepted = read::<MovementBody>(body.as_bytes()).unwrap().into_movement(account());
+            prop_assert!(accepted.is_ok(), "{} is not accepted", string);
+            prop_assert_eq!(digits_and_scale(string), digits_and_scale(&number), "{} for {}", string, number);
+        } else {
+            prop_assert!(message.contains("for example"), "{}", message);
+        }
+    }
+}
+
+/// A JSON number in its shortest form, by text alone: its significant digits, and by how many places they stand behind the point.
+fn digits_and_scale(number: &str) -> (String, i64) {
+    let (mantissa, exponent) = number.split_once('e').unwrap_or((number, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let kept = digits.trim_end_matches('0');
+    let cut = i64::try_from(digits.len() - kept.len()).unwrap();
+    let scale = i64::try_from(fraction.len()).unwrap() - cut - exponent.parse::<i64>().unwrap();
+    match kept.trim_start_matches('0') {
+        "" => (String::new(), 0),
+        digits => (digits.to_owned(), scale),
     }
 }

@@ -8,6 +8,7 @@ use super::resource::{AccountJson, MovementJson, PaymentJson, RefundJson};
 use super::{Code, FieldError, Problem};
 use crate::domain::{Effect, Party, Refusal, TransferKind};
 use crate::idempotency::{Resource, ResourceKind, StoredResponse};
+use crate::money::MoneyError;
 
 /// Renders what was decided. `request_id` becomes the `instance` of a problem.
 ///
@@ -91,7 +92,13 @@ pub fn problem(refusal: &Refusal) -> Problem {
             Code::BalanceOverflow,
             format!("the balance of account {id} would pass 999999999999999.9999"),
         ),
-        Refusal::RefundAmount(error) => Problem::invalid(vec![FieldError::new("amount", error)]),
+        Refusal::RefundAmount(error) => {
+            let example = match error {
+                MoneyError::TooPrecise(currency) => format!("; for example \"{}\"", currency.example()),
+                _ => String::new(),
+            };
+            Problem::invalid(vec![FieldError::new("amount", &format!("{error}{example}"))])
+        }
         Refusal::RefundExceedsRemaining { refundable } => Problem::new(
             Code::RefundExceedsRemaining,
             format!("at most {refundable} of this payment can still be refunded"),

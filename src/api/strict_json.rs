@@ -4,27 +4,77 @@
 //! different amounts, and a hash over it proves nothing. Here a duplicate member is an error at any depth, and so is U+0000,
 //! which PostgreSQL can't store in a text.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// Parses a JSON object strictly; no bytes at all count as `{}`.
+use crate::domain::excerpt;
+
+/// What kind of thing a JSON value is. `Display` is the word with its article.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Boolean,
+    /// A number.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+impl Kind {
+    /// What kind of thing `value` is.
+    #[must_use]
+    pub fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(_) => Self::Boolean,
+            Value::Number(_) => Self::Number,
+            Value::String(_) => Self::String,
+            Value::Array(_) => Self::Array,
+            Value::Object(_) => Self::Object,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Null => "null",
+            Self::Boolean => "a boolean",
+            Self::Number => "a number",
+            Self::String => "a string",
+            Self::Array => "an array",
+            Self::Object => "an object",
+        })
+    }
+}
+
+/// The bytes of a JSON object that means one thing only; no bytes at all count as `{}`. `expected` says in a message what a body
+/// that is no object should have been.
 ///
 /// # Errors
 /// A sentence that says what is wrong and where.
-pub fn parse_object(bytes: &[u8]) -> Result<Value, String> {
+pub fn checked_object<'a>(bytes: &'a [u8], expected: &str) -> Result<&'a [u8], String> {
     if bytes.is_empty() {
-        return Ok(Value::Object(Map::new()));
+        return Ok(b"{}");
     }
-    match serde_json::from_slice::<Strict>(bytes) {
-        Ok(Strict(object @ Value::Object(_))) => Ok(object),
-        Ok(_) => Err("the body must be a JSON object".to_owned()),
+    match serde_json::from_slice(bytes) {
+        Ok(Strict(Kind::Object)) => Ok(bytes),
+        Ok(Strict(other)) => Err(format!("the body must be {expected}, not {other}")),
         Err(error) => Err(format!("the body is not acceptable JSON: {error}")),
     }
 }
 
-struct Strict(Value);
+/// A value in which nothing can be read in two ways.
+struct Strict(Kind);
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -43,58 +93,55 @@ fn no_nul<E: Error>(text: &str) -> Result<&str, E> {
 }
 
 impl<'de> Visitor<'de> for StrictVisitor {
-    type Value = Value;
+    type Value = Kind;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("JSON")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_unit<E: Error>(self) -> Result<Kind, E> {
+        Ok(Kind::Null)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Kind, E> {
+        Ok(Kind::Boolean)
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Kind, E> {
+        Ok(Kind::Number)
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Kind, E> {
+        Ok(Kind::Number)
     }
 
     #[expect(
         clippy::disallowed_types,
-        reason = "serde hands a JSON number with a fraction over as f64; it ends as an error message"
+        reason = "serde hands a JSON number with a fraction over as f64; nobody looks at it"
     )]
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Kind, E> {
+        Ok(Kind::Number)
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-        no_nul(text).map(Value::from)
+    fn visit_str<E: Error>(self, text: &str) -> Result<Kind, E> {
+        no_nul(text).map(|_| Kind::String)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut array = Vec::new();
-        while let Some(Strict(item)) = items.next_element()? {
-            array.push(item);
-        }
-        Ok(Value::Array(array))
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Kind, A::Error> {
+        while let Some(Strict(_)) = items.next_element()? {}
+        Ok(Kind::Array)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut object = Map::new();
-        while let Some((name, Strict(value))) = members.next_entry::<String, Strict>()? {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Kind, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some((name, Strict(_))) = members.next_entry::<String, Strict>()? {
             no_nul(&name)?;
-            if object.contains_key(&name) {
-                return Err(A::Error::custom(format!("the member {name:?} stands there twice")));
+            if let Some(name) = names.replace(name) {
+                let name = excerpt(&name);
+                return Err(A::Error::custom(format!("the member {name:?} is given twice")));
             }
-            object.insert(name, value);
         }
-        Ok(Value::Object(object))
+        Ok(Kind::Object)
     }
 }
 

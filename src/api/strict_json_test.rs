@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::*;
 
+/// What is read of a body once it is checked.
 fn parse(text: impl AsRef<[u8]>) -> Result<Value, String> {
-    parse_object(text.as_ref())
+    checked_object(text.as_ref(), "an object").map(|checked| serde_json::from_slice(checked).unwrap())
 }
 
 fn refused(text: impl AsRef<[u8]>) -> String {
@@ -29,14 +30,14 @@ fn a_duplicate_member_is_refused_at_any_depth() {
         r#"{"list":[1,[{"a":1,"a":1}]]}"#,
         r#"{"":1,"":1}"#,
     ] {
-        assert!(refused(text).contains("stands there twice"), "{text}");
+        assert!(refused(text).contains("is given twice"), "{text}");
     }
 }
 
 /// Without it the two spellings of one name are the way around the rule above.
 #[test]
 fn an_escape_does_not_hide_a_duplicate() {
-    assert!(refused(r#"{"amount":"1","am\u006funt":"1000"}"#).contains("\"amount\" stands there twice"));
+    assert!(refused(r#"{"amount":"1","am\u006funt":"1000"}"#).contains("\"amount\" is given twice"));
 }
 
 /// Without it names that only look the same, or stand in two objects, can't be used together.
@@ -121,9 +122,29 @@ fn no_bytes_at_all_are_an_empty_object_and_blank_ones_are_not() {
 /// Without it a list or a bare text reaches code that expects members.
 #[test]
 fn the_body_is_an_object() {
-    for text in ["[]", "[{}]", "\"a\"", "1", "-1", "1.5", "true", "null"] {
-        assert_eq!(refused(text), "the body must be a JSON object", "{text}");
+    for (text, kind) in [
+        ("[]", "an array"),
+        ("[{}]", "an array"),
+        ("\"a\"", "a string"),
+        ("1", "a number"),
+        ("-1", "a number"),
+        ("1.5", "a number"),
+        ("true", "a boolean"),
+        ("null", "null"),
+    ] {
+        assert_eq!(
+            refused(text),
+            format!("the body must be an object, not {kind}"),
+            "{text}"
+        );
     }
+}
+
+/// Without it a 64 KiB name comes back in the message.
+#[test]
+fn a_long_name_is_not_repeated_in_full() {
+    let name = "n".repeat(10_000);
+    assert!(refused(format!(r#"{{"{name}":1,"{name}":1}}"#)).len() < 200);
 }
 
 /// Without it this reader is laxer than others, and two of them disagree.
@@ -202,6 +223,6 @@ proptest! {
         let object = format!("{{{name}:{one},{name}:{other}}}");
         let (open, close) = (r#"{"a":["#.repeat(depth), "]}".repeat(depth));
         let message = refused(open + &object + &close);
-        prop_assert!(message.contains("stands there twice"));
+        prop_assert!(message.contains("is given twice"));
     }
 }

@@ -17,5 +17,5 @@ pub use decide::{Books, Effect, Moment, decide};
 pub use id::{AccountId, PaymentId, RefundId, TenantId};
 pub use payment::{Payment, PaymentStatus, Refund};
 pub use refusal::{Party, Refusal};
-pub use text::{Description, Metadata, Name, Reference, TextError};
+pub use text::{Description, Metadata, Name, Reference, TextError, beginning, excerpt};
 pub use transfer::{Entry, Transfer, TransferKind};

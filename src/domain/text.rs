@@ -1,5 +1,6 @@
 //! Texts that callers attach to things, with their checked lengths. A length is counted in characters, not bytes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Longest name and reference.
@@ -12,6 +13,25 @@ const METADATA_MAX: usize = 50;
 const METADATA_KEY_MAX: usize = 40;
 /// Longest metadata value.
 const METADATA_VALUE_MAX: usize = 500;
+
+/// Most characters that a message repeats of what a caller sent: an id, an amount, a key of metadata.
+const EXCERPT_MAX: usize = 40;
+
+/// The text, or its beginning and `…`: a message says what was sent, but does not send 64 KiB back.
+#[must_use]
+pub fn excerpt(text: &str) -> Cow<'_, str> {
+    beginning(text, EXCERPT_MAX)
+}
+
+/// The text, or so many of its characters and `…`.
+#[must_use]
+pub fn beginning(text: &str, most: usize) -> Cow<'_, str> {
+    let end = text.char_indices().nth(most).map(|(end, _)| end);
+    match end.and_then(|end| text.split_at_checked(end)) {
+        Some((beginning, _)) => format!("{beginning}…").into(),
+        None => text.into(),
+    }
+}
 
 /// Why a text was refused. `Display` is the sentence a caller reads.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +50,7 @@ pub enum TextError {
     #[error("must have at most {METADATA_MAX} members, has {0}")]
     Members(usize),
     /// A metadata key that is too short or too long.
-    #[error("key {key:?}: {error}")]
+    #[error("key {:?}: {error}", excerpt(.key))]
     Key {
         /// The key.
         key: String,
@@ -38,7 +58,7 @@ pub enum TextError {
         error: Box<TextError>,
     },
     /// A metadata value that is too long.
-    #[error("value of {key:?}: {error}")]
+    #[error("value of {:?}: {error}", excerpt(.key))]
     Value {
         /// Its key.
         key: String,
@@ -94,14 +114,23 @@ texts! {
 pub struct Metadata(BTreeMap<String, String>);
 
 impl Metadata {
+    /// Checks the number of members, as [`Metadata::new`] does first.
+    ///
+    /// # Errors
+    /// [`TextError::Members`].
+    pub fn check_number(members: usize) -> Result<(), TextError> {
+        if members > METADATA_MAX {
+            return Err(TextError::Members(members));
+        }
+        Ok(())
+    }
+
     /// Checks the number of members, the keys (1 to 40 characters) and the values (up to 500).
     ///
     /// # Errors
     /// A [`TextError`] that names the member.
     pub fn new(members: BTreeMap<String, String>) -> Result<Self, TextError> {
-        if members.len() > METADATA_MAX {
-            return Err(TextError::Members(members.len()));
-        }
+        Self::check_number(members.len())?;
         for (key, value) in &members {
             check(key, 1, METADATA_KEY_MAX).map_err(|error| TextError::Key {
                 key: key.clone(),

@@ -9,7 +9,6 @@ use actix_web::error::PayloadError;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, UPGRADE};
 use actix_web::web::{Bytes, Data};
 use actix_web::{FromRequest, HttpMessage, HttpRequest};
-use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -18,7 +17,8 @@ use super::headers::{RequestId, idempotency_key, once};
 use super::page::{Cursor, List, PageQuery};
 use super::query::Query;
 use super::{BODY_MAX, Service};
-use crate::api::{Code, Problem, body};
+use crate::api::body::{self, Body};
+use crate::api::{Code, Problem};
 use crate::domain::{Command, TenantId};
 use crate::idempotency::{IdempotencyKey, KeyError, Request};
 
@@ -78,7 +78,7 @@ impl Post {
     }
 
     /// The body, still to be turned into a command.
-    pub fn body<B: DeserializeOwned>(&self) -> Result<B, Problem> {
+    pub fn body<B: Body>(&self) -> Result<B, Problem> {
         body::read(&self.bytes)
     }
 

@@ -1,11 +1,13 @@
 //! Query strings, strictly: what is unknown, repeated or unreadable is refused, not ignored.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use chrono::{DateTime, Datelike, Timelike, Utc};
 use uuid::Uuid;
 
 use crate::api::{Code, Problem, body};
+use crate::domain::excerpt;
 
 /// The parameters of a query string, all of them known.
 pub(super) struct Query(BTreeMap<String, String>);
@@ -25,11 +27,11 @@ impl Query {
                 };
                 return Err(Problem::new(
                     Code::UnknownParameter,
-                    format!("query: unknown parameter {name:?}; known: {known}"),
+                    format!("query: unknown parameter {:?}; known: {known}", excerpt(&name)),
                 ));
             }
             if parameters.contains_key(&name) {
-                return Err(wrong(&name, "stands there twice"));
+                return Err(wrong(&name, "is given twice"));
             }
             parameters.insert(name, value);
         }
@@ -42,10 +44,10 @@ impl Query {
     }
 
     /// A value that `read` understands.
-    pub fn value<T>(
+    pub fn value<T, E: Display>(
         &self,
         name: &str,
-        read: impl FnOnce(&str) -> Result<T, &'static str>,
+        read: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<Option<T>, Problem> {
         self.text(name)
             .map(read)
@@ -64,22 +66,26 @@ impl Query {
     }
 }
 
-fn read_instant(text: &str) -> Result<DateTime<Utc>, &'static str> {
+fn read_instant(text: &str) -> Result<DateTime<Utc>, String> {
     // A `+` that was not percent-encoded arrives as a space; it can only be the sign of the offset.
     let text = text.replace(' ', "+");
     let instant = DateTime::parse_from_rfc3339(&text)
         .ok()
         // chrono takes a typographic minus sign (U+2212) as well.
         .filter(|_| text.is_ascii())
-        .ok_or("must be an RFC 3339 instant with an offset, for example 2026-12-01T10:00:00Z")?
+        .ok_or_else(|| {
+            let sent = excerpt(&text);
+            format!("must be an RFC 3339 instant with an offset, for example 2026-12-01T10:00:00Z, not {sent:?}")
+        })?
         .to_utc();
     if !(1..=9999).contains(&instant.year()) {
-        return Err("must be in the years 0001 to 9999 in UTC: RFC 3339 can't write any other");
+        return Err("must be in the years 0001 to 9999 in UTC: RFC 3339 can't write any other".to_owned());
     }
     if is_leap_second(instant) && !may_be_leap_second(instant) {
-        return Err(
-            "must have a second 60 only where a leap second can be: at 23:59:60 UTC on the last day of a month",
-        );
+        let place = "at 23:59:60 UTC on the last day of a month";
+        return Err(format!(
+            "must have a second 60 only where a leap second can be: {place}"
+        ));
     }
     Ok(instant)
 }
@@ -96,7 +102,7 @@ fn may_be_leap_second(instant: DateTime<Utc>) -> bool {
     last_day && (instant.hour(), instant.minute(), instant.second()) == (23, 59, 59)
 }
 
-fn wrong(name: &str, error: &str) -> Problem {
+fn wrong(name: &str, error: impl Display) -> Problem {
     Problem::new(Code::MalformedRequest, format!("query: {name} {error}"))
 }
 

@@ -12,8 +12,10 @@
 mod support;
 
 mod accounts;
+mod amounts;
 mod auth;
 mod balance_at;
+mod currencies;
 mod entries;
 mod health;
 mod http_edge;

@@ -296,7 +296,7 @@ fn every_operation_has_a_name_of_its_own() {
             name.chars().all(char::is_alphabetic) && name.starts_with(char::is_lowercase),
             "{name}"
         );
-        assert!(names.insert(name.clone()), "{name} stands there twice");
+        assert!(names.insert(name.clone()), "{name} is there twice");
         assert!(operation.says["summary"].is_string(), "{name}");
         assert_eq!(operation.says["tags"].as_array().map(Vec::len), Some(1), "{name}");
         for parameter in operation.says["parameters"].as_array().into_iter().flatten() {

@@ -196,10 +196,10 @@ async fn sql_in_a_filter_finds_nothing() {
     assert_books_balance(&app.database);
 }
 
-/// A member that stands there twice is refused, at any depth, before anything else is looked at. Without this the caller means
+/// A member that is given twice is refused, at any depth, before anything else is looked at. Without this the caller means
 /// the first amount, the service takes the last, and the hash covers one of them.
 #[tokio::test]
-async fn a_member_that_stands_there_twice_is_refused() {
+async fn a_member_that_is_given_twice_is_refused() {
     let app = App::start().await;
     let (payer, payee) = (app.open_with("10.00").await, app.open("USD").await);
     let start = format!(r#"{{"payer_account_id":"{payer}","payee_account_id":"{payee}","currency":"USD""#);
@@ -270,7 +270,7 @@ async fn an_unknown_member_is_refused() {
     assert_books_balance(&app.database);
 }
 
-/// A query parameter that nobody knows, or that stands there twice, is refused, on every route. Without this
+/// A query parameter that nobody knows, or that is given twice, is refused, on every route. Without this
 /// `?acount_id=` lists everybody's payments.
 #[tokio::test]
 async fn an_unknown_or_repeated_query_parameter_is_refused() {
@@ -348,6 +348,39 @@ async fn a_body_is_one_json_object() {
     }
     app.post_bytes("/accounts", format!("\r\n\t {one}\n")).await.created();
     assert_eq!(app.list("/accounts").await.len(), 1);
+}
+
+/// What is no object is answered with what to send instead: an object, or where nothing needs to be said, `{}` or no body.
+/// Without this a client that writes `null` or `[]` for "nothing" can't tell how nothing is written.
+#[tokio::test]
+async fn what_is_no_object_is_answered_with_what_to_send() {
+    let app = App::start().await;
+    let account = app.open("USD").await;
+    for (body, kind) in [
+        ("[]", "an array"),
+        ("null", "null"),
+        ("\"text\"", "a string"),
+        ("7", "a number"),
+        ("true", "a boolean"),
+    ] {
+        for (path, expected) in [
+            ("/accounts".to_owned(), "a JSON object"),
+            ("/payments".to_owned(), "a JSON object"),
+            (format!("/accounts/{account}/deposits"), "a JSON object"),
+            (format!("/accounts/{account}/close"), "`{}` or absent"),
+            (
+                format!("/payments/{account}/refunds"),
+                "a JSON object (`{}` or no body at all refunds what remains)",
+            ),
+        ] {
+            let problem = app.post_bytes(&path, body).await.problem(400, "malformed_request");
+            assert_eq!(
+                problem["detail"],
+                format!("the body must be {expected}, not {kind}"),
+                "{path}"
+            );
+        }
+    }
 }
 
 /// A wrong type is a message about the field, not a parser's complaint. Without this the caller counts columns.

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use payonce::domain::{AccountId, TenantId};
 use payonce::http::hash_api_key;
 use payonce::storage::api_keys;
 use uuid::Uuid;
@@ -172,6 +173,24 @@ impl App {
         client.until_ready().await;
         self.instances.push(instance);
         client
+    }
+
+    /// An account in a currency that opens none, as if it had been opened when the currency still did; its id.
+    pub async fn plant_account(&self, currency: &str) -> String {
+        let id = self.open("USD").await;
+        let tenant = self
+            .database
+            .word(&format!("SELECT tenant_id FROM accounts WHERE id = '{id}'"));
+        let tenant = TenantId(tenant.parse().expect("a UUID"));
+        let external = AccountId::external(tenant, currency.parse().expect("a currency"));
+        self.database.run_unguarded(&format!(
+            "INSERT INTO accounts (tenant_id, id, currency, kind, status, balance, entry_count, name, created_at)
+             SELECT tenant_id, '{external}', '{currency}', kind, status, 0, 0, name, created_at FROM accounts
+             WHERE tenant_id = '{}' AND kind = 'external' ORDER BY created_at LIMIT 1 ON CONFLICT DO NOTHING;
+             UPDATE accounts SET currency = '{currency}' WHERE id = '{id}'",
+            tenant.0
+        ));
+        id
     }
 
     /// A client of another tenant.

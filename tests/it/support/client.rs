@@ -135,6 +135,13 @@ impl Client {
         .await
     }
 
+    /// The same in another currency.
+    pub async fn deposit_in(&self, account: &str, amount: &str, currency: &str) -> Reply {
+        let body = json!({"amount": amount, "currency": currency});
+        self.post(&format!("/accounts/{account}/deposits"), &new_key(), &body)
+            .await
+    }
+
     pub async fn withdraw(&self, account: &str, amount: &str) -> Reply {
         self.post(
             &format!("/accounts/{account}/withdrawals"),
@@ -172,6 +179,12 @@ impl Client {
         let mut body = payment(payer, payee, amount);
         merge(&mut body, more);
         self.post("/payments", &new_key(), &body).await
+    }
+
+    /// The same of any amount, right or wrong, in any currency.
+    pub async fn pay_in(&self, payer: &str, payee: &str, amount: &Value, currency: &str) -> Reply {
+        let more = json!({"amount": amount, "currency": currency});
+        self.pay_with(payer, payee, "1", more).await
     }
 
     pub async fn balance(&self, account: &str) -> String {
