@@ -1,6 +1,7 @@
 //! `make torture`: a random load of everything the service does, from clients that behave as real ones do, while everything
 //! under it fails: instances, PostgreSQL, Redis, and the lines between them. Then a checker that shares no code with the
-//! service compares what every client was told with what the database holds.
+//! service compares what every client was told with what the database holds. Before all that, strangers flood an instance, whose
+//! memory must not grow.
 //!
 //! All that is random comes from one seed, which is printed. What is drawn is then the same again; how the threads and processes
 //! meet is not. The exit status is 0 only if nothing was wrong and enough has happened to say so.
@@ -11,6 +12,7 @@ mod check;
 #[expect(dead_code, reason = "make failover needs the rest")]
 mod cluster;
 mod faults;
+mod flood;
 #[path = "../support/instance.rs"]
 mod instance;
 #[path = "../support/interrupt.rs"]
@@ -107,6 +109,7 @@ async fn play(args: &Args, folder: &Path) -> Outcome<bool> {
     );
     let tally = Arc::new(Tally::default());
     let mut stage = Stage::set(folder).await?;
+    flood::flood(&stage.service, &tally).await?;
     let (stop, stopping) = watch::channel(false);
     let shared = caller::open_shared(&stage.service, &tally, seed).await?;
     let accounts = Arc::new(shared.accounts());
@@ -133,6 +136,7 @@ async fn play(args: &Args, folder: &Path) -> Outcome<bool> {
     println!("check: what was told against what is stored");
     check::all(&mut stage, &histories, &tally).await?;
     tally.check_enough(seconds);
+    tally.check_memory();
     let report = Report::new(seed, took, &tally, &histories);
     println!("{report}");
     if let Some(path) = &args.json {

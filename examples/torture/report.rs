@@ -17,6 +17,10 @@ const TOLD_IN_FULL: usize = 20;
 /// A run of at least this many seconds must have seen every kind of fault.
 const ALL_FAULTS_SECONDS: u64 = 150;
 
+/// How much more memory an instance may take in the last tenth of a run than in the first, beside a half: buffers, and caches that
+/// are not full at once.
+const MOST_GROWTH_KIB: u64 = 8 * 1024;
+
 /// What is counted while it happens.
 #[derive(Default)]
 pub struct Tally(Mutex<Counts>);
@@ -82,6 +86,16 @@ impl Tally {
             if seconds >= ALL_FAULTS_SECONDS && !faults.contains_key(&fault.to_string()) {
                 self.violation(format!("it proves nothing: the fault '{fault}' never came"));
             }
+        }
+    }
+
+    /// What grows with the number of requests grows for ever.
+    pub fn check_memory(&self) {
+        let resident = resident(&self.counts().resident_kib);
+        let [first, last] = ["median of the first tenth", "median of the last tenth"]
+            .map(|part| resident.get(part).copied().unwrap_or_default());
+        if last > first + first / 2 + MOST_GROWTH_KIB {
+            self.violation(format!("the memory of an instance grew from {first} to {last} KiB"));
         }
     }
 
