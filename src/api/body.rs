@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::check::{Check, Member};
 use super::{Code, Problem, strict_json};
 use crate::domain::{
-    AccountId, Command, Description, Movement, Name, OpenAccount, Pay, PaymentId, Reference, RefundPayment, beginning,
-    excerpt,
+    AccountId, Command, Description, Movement, Name, OpenAccount, Parties, Pay, PaymentId, Reference, RefundPayment,
+    beginning, excerpt,
 };
 use crate::money::Sum;
 
@@ -205,12 +205,15 @@ impl PayBody {
             return Err(check.into_problem());
         };
         check.done()?;
-        let mut pay = Pay::new(AccountId(payer), AccountId(payee), amount)
+        let parties = Parties::new(AccountId(payer), AccountId(payee))
             .map_err(|same| Problem::new(Code::SameAccount, format!("account {} would pay itself", same.0)))?;
-        pay.description = description;
-        pay.reference = reference;
-        pay.metadata = metadata;
-        Ok(Command::Pay(pay))
+        Ok(Command::Pay(Pay {
+            parties,
+            amount,
+            description,
+            reference,
+            metadata,
+        }))
     }
 }
 

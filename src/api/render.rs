@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::resource::{AccountJson, MovementJson, PaymentJson, RefundJson};
 use super::{Code, FieldError, Problem};
-use crate::domain::{Effect, Party, Refusal, TransferKind};
+use crate::domain::{Effect, Party, Refusal};
 use crate::idempotency::{Resource, ResourceKind, StoredResponse};
 use crate::money::MoneyError;
 
@@ -24,13 +24,14 @@ pub fn render(request_id: Uuid, decided: &Result<Effect, Refusal>) -> serde_json
             };
             stored(200, Some(resource), &AccountJson::from(account))
         }
-        Ok(Effect::Moved(transfer)) => {
-            let kind = match transfer.kind {
-                TransferKind::Deposit => ResourceKind::Deposit,
-                _ => ResourceKind::Withdrawal,
-            };
-            created(kind, transfer.id, &MovementJson::from(transfer))
+        Ok(Effect::Deposited(transfer)) => {
+            created(ResourceKind::Deposit, transfer.id, &MovementJson::deposit(transfer))
         }
+        Ok(Effect::Withdrawn(transfer)) => created(
+            ResourceKind::Withdrawal,
+            transfer.id,
+            &MovementJson::withdrawal(transfer),
+        ),
         Ok(Effect::Paid(payment, _)) => created(ResourceKind::Payment, payment.id.0, &PaymentJson::from(payment)),
         Ok(Effect::Refunded(refund, _)) => created(ResourceKind::Refund, refund.id.0, &RefundJson::from(refund)),
         Err(refusal) => {

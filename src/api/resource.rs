@@ -10,7 +10,7 @@ use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
-use crate::domain::{self, AccountStatus, Description, Metadata, PaymentStatus, Reference, TransferKind};
+use crate::domain::{self, AccountId, AccountStatus, Description, Metadata, PaymentStatus, Reference, TransferKind};
 use crate::money::Currency;
 
 type MetadataJson<'a> = Option<&'a BTreeMap<String, String>>;
@@ -160,11 +160,23 @@ pub struct MovementJson<'a> {
     created_at: DateTime<Utc>,
 }
 
-impl<'a> From<&'a domain::Transfer> for MovementJson<'a> {
-    fn from(transfer: &'a domain::Transfer) -> Self {
+impl<'a> MovementJson<'a> {
+    /// A deposit: money that came to the account.
+    #[must_use]
+    pub fn deposit(transfer: &'a domain::Transfer) -> Self {
+        Self::of(transfer, transfer.credit.account)
+    }
+
+    /// A withdrawal: money that left the account.
+    #[must_use]
+    pub fn withdrawal(transfer: &'a domain::Transfer) -> Self {
+        Self::of(transfer, transfer.debit.account)
+    }
+
+    fn of(transfer: &'a domain::Transfer, account: AccountId) -> Self {
         Self {
             id: transfer.id,
-            account_id: transfer.own_account().0,
+            account_id: account.0,
             amount: transfer.amount.value().to_string(),
             currency: transfer.amount.currency().code(),
             description: transfer.description.as_ref().map(Description::as_str),

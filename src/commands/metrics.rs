@@ -18,7 +18,7 @@ const BATCH_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
 /// How often the samples of histograms are sorted into their buckets. Until then each is kept by itself, at some 17
 /// bytes: this bounds the memory they take when nobody scrapes.
-const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The registry, one for the process; the first call makes it.
 ///

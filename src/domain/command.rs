@@ -49,11 +49,11 @@ pub struct Movement {
     pub description: Option<Description>,
 }
 
-/// A charge. Payer and payee differ: [`Pay::new`] is the only way to make one.
+/// A charge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pay {
-    payer: AccountId,
-    payee: AccountId,
+    /// Who pays whom.
+    pub parties: Parties,
     /// How much.
     pub amount: Amount,
     /// Free text.
@@ -64,9 +64,41 @@ pub struct Pay {
     pub metadata: Option<Metadata>,
 }
 
+/// Who pays whom: two different accounts. [`Parties::new`] is the only way to make it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parties {
+    payer: AccountId,
+    payee: AccountId,
+}
+
 /// Payer and payee are one account: nothing would move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SameAccount(pub AccountId);
+
+impl Parties {
+    /// Two accounts.
+    ///
+    /// # Errors
+    /// [`SameAccount`] if nobody would pay anybody.
+    pub fn new(payer: AccountId, payee: AccountId) -> Result<Self, SameAccount> {
+        if payer == payee {
+            return Err(SameAccount(payer));
+        }
+        Ok(Self { payer, payee })
+    }
+
+    /// Whose money it is.
+    #[must_use]
+    pub fn payer(self) -> AccountId {
+        self.payer
+    }
+
+    /// Whose it will be.
+    #[must_use]
+    pub fn payee(self) -> AccountId {
+        self.payee
+    }
+}
 
 impl Pay {
     /// A charge without texts.
@@ -74,29 +106,13 @@ impl Pay {
     /// # Errors
     /// [`SameAccount`] if nobody would pay anybody.
     pub fn new(payer: AccountId, payee: AccountId, amount: Amount) -> Result<Self, SameAccount> {
-        if payer == payee {
-            return Err(SameAccount(payer));
-        }
         Ok(Self {
-            payer,
-            payee,
+            parties: Parties::new(payer, payee)?,
             amount,
             description: None,
             reference: None,
             metadata: None,
         })
-    }
-
-    /// Whose money it is.
-    #[must_use]
-    pub fn payer(&self) -> AccountId {
-        self.payer
-    }
-
-    /// Whose it will be.
-    #[must_use]
-    pub fn payee(&self) -> AccountId {
-        self.payee
     }
 }
 

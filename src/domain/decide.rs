@@ -81,8 +81,10 @@ pub enum Effect {
     Opened(Account),
     /// An account with another status (or the same, where it already had it).
     StatusSet(Account),
-    /// A deposit or withdrawal.
-    Moved(Transfer),
+    /// A deposit.
+    Deposited(Transfer),
+    /// A withdrawal.
+    Withdrawn(Transfer),
     /// A payment.
     Paid(Payment, Transfer),
     /// A refund.
@@ -95,7 +97,10 @@ impl Effect {
     pub fn transfer(&self) -> Option<&Transfer> {
         match self {
             Self::Opened(_) | Self::StatusSet(_) => None,
-            Self::Moved(transfer) | Self::Paid(_, transfer) | Self::Refunded(_, transfer) => Some(transfer),
+            Self::Deposited(transfer)
+            | Self::Withdrawn(transfer)
+            | Self::Paid(_, transfer)
+            | Self::Refunded(_, transfer) => Some(transfer),
         }
     }
 }
@@ -107,8 +112,8 @@ impl Effect {
 pub fn decide(books: &mut Books, tenant: TenantId, command: &Command, moment: Moment) -> Result<Effect, Refusal> {
     match command {
         Command::OpenAccount(open) => Ok(open_account(open, moment)),
-        Command::Deposit(movement) => move_money(books, tenant, TransferKind::Deposit, movement, moment),
-        Command::Withdraw(movement) => move_money(books, tenant, TransferKind::Withdrawal, movement, moment),
+        Command::Deposit(movement) => deposit(books, tenant, movement, moment),
+        Command::Withdraw(movement) => withdraw(books, tenant, movement, moment),
         Command::Freeze(id) => set_status(books, tenant, *id, AccountStatus::Frozen),
         Command::Unfreeze(id) => set_status(books, tenant, *id, AccountStatus::Active),
         Command::Close(id) => set_status(books, tenant, *id, AccountStatus::Closed),
@@ -132,23 +137,41 @@ fn open_account(open: &OpenAccount, moment: Moment) -> Effect {
     })
 }
 
+fn deposit(books: &mut Books, tenant: TenantId, movement: &Movement, moment: Moment) -> Result<Effect, Refusal> {
+    let route = Route {
+        kind: TransferKind::Deposit,
+        from: AccountId::external(tenant, movement.amount.currency()),
+        to: movement.account,
+    };
+    move_money(books, tenant, route, movement, moment).map(Effect::Deposited)
+}
+
+fn withdraw(books: &mut Books, tenant: TenantId, movement: &Movement, moment: Moment) -> Result<Effect, Refusal> {
+    let route = Route {
+        kind: TransferKind::Withdrawal,
+        from: movement.account,
+        to: AccountId::external(tenant, movement.amount.currency()),
+    };
+    move_money(books, tenant, route, movement, moment).map(Effect::Withdrawn)
+}
+
 fn move_money(
     books: &mut Books,
     tenant: TenantId,
-    kind: TransferKind,
+    route: Route,
     movement: &Movement,
     moment: Moment,
-) -> Result<Effect, Refusal> {
+) -> Result<Transfer, Refusal> {
     let account = books.named(tenant, Party::Account, movement.account)?;
     check_currency(account, Party::Account, movement.amount)?;
-    let external = AccountId::external(tenant, movement.amount.currency());
-    let (from, to) = match kind {
-        TransferKind::Deposit => (external, movement.account),
-        _ => (movement.account, external),
-    };
-    let route = Route { kind, from, to };
-    let description = movement.description.clone();
-    transfer(books, tenant, route, movement.amount, description, moment).map(Effect::Moved)
+    transfer(
+        books,
+        tenant,
+        route,
+        movement.amount,
+        movement.description.clone(),
+        moment,
+    )
 }
 
 /// To set the status that an account already has is no error: the caller gets what was asked for.
@@ -172,20 +195,21 @@ fn set_status(books: &mut Books, tenant: TenantId, id: AccountId, status: Accoun
 }
 
 fn charge(books: &mut Books, tenant: TenantId, pay: &Pay, moment: Moment) -> Result<Effect, Refusal> {
-    let payer = books.named(tenant, Party::Payer, pay.payer())?;
-    let payee = books.named(tenant, Party::Payee, pay.payee())?;
+    let (payer_id, payee_id) = (pay.parties.payer(), pay.parties.payee());
+    let payer = books.named(tenant, Party::Payer, payer_id)?;
+    let payee = books.named(tenant, Party::Payee, payee_id)?;
     check_currency(payer, Party::Payer, pay.amount)?;
     check_currency(payee, Party::Payee, pay.amount)?;
     let route = Route {
         kind: TransferKind::Payment,
-        from: pay.payer(),
-        to: pay.payee(),
+        from: payer_id,
+        to: payee_id,
     };
     let transfer = transfer(books, tenant, route, pay.amount, None, moment)?;
     let payment = Payment {
         id: PaymentId(moment.id),
-        payer: pay.payer(),
-        payee: pay.payee(),
+        payer: payer_id,
+        payee: payee_id,
         amount: pay.amount,
         refunded: pay.amount.currency().exact(Decimal::ZERO),
         description: pay.description.clone(),

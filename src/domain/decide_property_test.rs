@@ -264,7 +264,7 @@ fn rows_for(storage: &Books, tenant: TenantId, command: &Command) -> Books {
                 AccountId::external(tenant, movement.amount.currency()),
             ]
         }
-        Command::Pay(pay) => vec![pay.payer(), pay.payee()],
+        Command::Pay(pay) => vec![pay.parties.payer(), pay.parties.payee()],
         Command::Refund(refund) => storage.payment(tenant, refund.payment).map_or(vec![], |payment| {
             rows.add_payment(tenant, payment.clone());
             vec![payment.payer, payment.payee]
@@ -402,7 +402,8 @@ fn the_random_commands_reach_every_effect_and_every_refusal() {
         "BalanceOverflow",
         "CurrencyMismatch",
         "InsufficientFunds",
-        "Moved",
+        "Deposited",
+        "Withdrawn",
         "NoSuchAccount",
         "NoSuchPayment",
         "Opened",

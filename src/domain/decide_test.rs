@@ -190,7 +190,7 @@ fn deposits_and_withdrawals_move_money_against_the_external_account() {
     let transfer = effect.transfer().unwrap();
     assert_eq!(
         (
-            transfer.own_account(),
+            transfer.debit.account,
             transfer.debit.entry_no,
             transfer.credit.entry_no
         ),

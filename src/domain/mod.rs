@@ -12,7 +12,7 @@ pub mod text;
 pub mod transfer;
 
 pub use account::{Account, AccountKind, AccountStatus};
-pub use command::{Command, Movement, OpenAccount, Pay, RefundPayment};
+pub use command::{Command, Movement, OpenAccount, Parties, Pay, RefundPayment};
 pub use decide::{Books, Effect, Moment, decide};
 pub use id::{AccountId, PaymentId, RefundId, TenantId};
 pub use payment::{Payment, PaymentStatus, Refund};

@@ -50,17 +50,6 @@ pub struct Transfer {
     pub created_at: DateTime<Utc>,
 }
 
-impl Transfer {
-    /// The tenant's account of a deposit or withdrawal: the side that is not the external one.
-    #[must_use]
-    pub fn own_account(&self) -> AccountId {
-        match self.kind {
-            TransferKind::Deposit | TransferKind::Refund => self.credit.account,
-            TransferKind::Withdrawal | TransferKind::Payment => self.debit.account,
-        }
-    }
-}
-
 /// A transfer as it stands in one account's statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {

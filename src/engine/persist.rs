@@ -75,7 +75,7 @@ impl<'a> Writes<'a> {
             Effect::StatusSet(account) => {
                 self.changed_accounts.insert((tenant, account.id));
             }
-            Effect::Moved(_) => {}
+            Effect::Deposited(_) | Effect::Withdrawn(_) => {}
             Effect::Paid(payment, _) => self.payments.push((tenant, payment)),
             Effect::Refunded(refund, _) => self.refunds.push((tenant, refund)),
         }

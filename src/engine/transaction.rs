@@ -136,7 +136,13 @@ fn lock(connection: &mut PgConnection, firsts: &[&mut Slot]) -> QueryResult<(Boo
         .iter()
         .filter_map(|slot| match &slot.request.command {
             Command::Refund(refund) => Some((slot.request.tenant, refund.payment)),
-            _ => None,
+            Command::OpenAccount(_)
+            | Command::Deposit(_)
+            | Command::Withdraw(_)
+            | Command::Freeze(_)
+            | Command::Unfreeze(_)
+            | Command::Close(_)
+            | Command::Pay(_) => None,
         })
         .collect();
     if !refunded.is_empty() {
@@ -167,7 +173,7 @@ fn accounts_of(request: &Request, books: &Books) -> Vec<(TenantId, AccountId)> {
                 AccountId::external(tenant, movement.amount.currency()),
             ]
         }
-        Command::Pay(pay) => vec![pay.payer(), pay.payee()],
+        Command::Pay(pay) => vec![pay.parties.payer(), pay.parties.payee()],
         Command::Refund(refund) => books
             .payment(tenant, refund.payment)
             .map_or(vec![], |payment| vec![payment.payer, payment.payee]),

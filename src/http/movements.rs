@@ -7,7 +7,7 @@ use super::extract::{Get, Post};
 use crate::api::body::MovementBody;
 use crate::api::resource::MovementJson;
 use crate::api::{Code, Problem};
-use crate::domain::{AccountId, Command, Movement, TransferKind};
+use crate::domain::{AccountId, Command, Movement, Transfer, TransferKind};
 use crate::storage::transfers;
 
 /// Deposit money
@@ -46,7 +46,8 @@ async fn move_money(post: Post, command: fn(Movement) -> Command) -> Result<Http
     responses((status = 200, description = "The deposit", body = MovementJson)),
 )]
 pub(super) async fn show_deposit(get: Get) -> Result<HttpResponse, Problem> {
-    show(get, TransferKind::Deposit, "deposit").await
+    let deposit = find(&get, TransferKind::Deposit, "deposit").await?;
+    Ok(read_answer(&MovementJson::deposit(&deposit)))
 }
 
 /// Read a withdrawal
@@ -55,16 +56,16 @@ pub(super) async fn show_deposit(get: Get) -> Result<HttpResponse, Problem> {
     responses((status = 200, description = "The withdrawal", body = MovementJson)),
 )]
 pub(super) async fn show_withdrawal(get: Get) -> Result<HttpResponse, Problem> {
-    show(get, TransferKind::Withdrawal, "withdrawal").await
+    let withdrawal = find(&get, TransferKind::Withdrawal, "withdrawal").await?;
+    Ok(read_answer(&MovementJson::withdrawal(&withdrawal)))
 }
 
-async fn show(get: Get, kind: TransferKind, name: &str) -> Result<HttpResponse, Problem> {
+async fn find(get: &Get, kind: TransferKind, name: &str) -> Result<Transfer, Problem> {
     get.query(&[])?;
     let (tenant, id) = (get.tenant, get.id()?);
     let transfer = get
         .service
         .read(tenant, move |connection| transfers::find(connection, tenant, kind, id))
         .await?;
-    let transfer = transfer.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no {name} {id}")))?;
-    Ok(read_answer(&MovementJson::from(&transfer)))
+    transfer.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no {name} {id}")))
 }

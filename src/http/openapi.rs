@@ -210,3 +210,7 @@ fn add_page_parameters(operation: &mut Operation) {
     parameters.push(parameter("limit", "Most things on the page", limit).into());
     parameters.push(parameter("cursor", "The `next_cursor` of the page before", string()).into());
 }
+
+#[cfg(test)]
+#[path = "openapi_test.rs"]
+mod tests;

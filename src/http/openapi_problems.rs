@@ -43,20 +43,30 @@ const EVERY_POST: &[Code] = &[
     Code::Unavailable,
 ];
 
-/// What else an operation may answer with. One that is not named here reads something by its id.
-fn own_problems(operation: &str) -> &'static [Code] {
-    match operation {
-        "openAccount" => &[Code::ValidationFailed],
-        "freezeAccount" | "unfreezeAccount" => &[Code::NotFound, Code::AccountClosed],
-        "closeAccount" => &[Code::NotFound, Code::AccountNotEmpty],
-        "createDeposit" => &[
+/// What else each operation may answer with. An operation that is missing here fails a test.
+pub(super) const OWN: &[(&str, &[Code])] = &[
+    ("openAccount", &[Code::ValidationFailed]),
+    ("listAccounts", &[]),
+    ("getAccount", &[Code::NotFound]),
+    ("freezeAccount", &[Code::NotFound, Code::AccountClosed]),
+    ("unfreezeAccount", &[Code::NotFound, Code::AccountClosed]),
+    ("closeAccount", &[Code::NotFound, Code::AccountNotEmpty]),
+    ("listEntries", &[Code::NotFound]),
+    ("getBalance", &[Code::NotFound]),
+    (
+        "createDeposit",
+        &[
             Code::NotFound,
             Code::AccountClosed,
             Code::ValidationFailed,
             Code::CurrencyMismatch,
             Code::BalanceOverflow,
         ],
-        "createWithdrawal" => &[
+    ),
+    ("getDeposit", &[Code::NotFound]),
+    (
+        "createWithdrawal",
+        &[
             Code::InsufficientFunds,
             Code::NotFound,
             Code::AccountFrozen,
@@ -64,7 +74,11 @@ fn own_problems(operation: &str) -> &'static [Code] {
             Code::ValidationFailed,
             Code::CurrencyMismatch,
         ],
-        "createPayment" => &[
+    ),
+    ("getWithdrawal", &[Code::NotFound]),
+    (
+        "createPayment",
+        &[
             Code::InsufficientFunds,
             Code::NotFound,
             Code::AccountFrozen,
@@ -74,7 +88,12 @@ fn own_problems(operation: &str) -> &'static [Code] {
             Code::CurrencyMismatch,
             Code::BalanceOverflow,
         ],
-        "createRefund" => &[
+    ),
+    ("listPayments", &[]),
+    ("getPayment", &[Code::NotFound]),
+    (
+        "createRefund",
+        &[
             Code::InsufficientFunds,
             Code::NotFound,
             Code::AccountFrozen,
@@ -84,11 +103,20 @@ fn own_problems(operation: &str) -> &'static [Code] {
             Code::RefundExceedsRemaining,
             Code::BalanceOverflow,
         ],
-        "listAccounts" | "listPayments" | "checkLive" | "getMetrics" => &[],
-        "checkReady" => &[Code::Unavailable],
-        "getIdempotencyKey" => &[Code::IdempotencyKeyInvalid, Code::NotFound],
-        _ => &[Code::NotFound],
-    }
+    ),
+    ("listRefunds", &[Code::NotFound]),
+    ("getRefund", &[Code::NotFound]),
+    ("getIdempotencyKey", &[Code::IdempotencyKeyInvalid, Code::NotFound]),
+    ("checkLive", &[]),
+    ("checkReady", &[Code::Unavailable]),
+    ("getMetrics", &[]),
+    ("getProblem", &[Code::NotFound]),
+];
+
+fn own_problems(operation: &str) -> &'static [Code] {
+    OWN.iter()
+        .find(|(id, _)| *id == operation)
+        .map_or(&[], |(_, codes)| codes)
 }
 
 /// Adds a response for each status with which the operation may refuse.

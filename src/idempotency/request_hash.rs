@@ -84,32 +84,58 @@ impl Meaning {
         }
     }
 
+    // Each struct is taken apart, so that a new field does not compile until it is hashed.
+
     fn open_account(&mut self, open: &OpenAccount) {
-        self.field("currency", open.currency.code());
-        self.field("name", open.name.as_str());
-        self.optional("reference", open.reference.as_ref().map(Reference::as_str));
-        self.metadata(open.metadata.as_ref());
+        let OpenAccount {
+            currency,
+            name,
+            reference,
+            metadata,
+        } = open;
+        self.field("currency", currency.code());
+        self.field("name", name.as_str());
+        self.optional("reference", reference.as_ref().map(Reference::as_str));
+        self.metadata(metadata.as_ref());
     }
 
     fn movement(&mut self, movement: &Movement) {
-        self.amount(movement.amount);
-        self.optional("description", movement.description.as_ref().map(Description::as_str));
+        let Movement {
+            account: _in_the_path,
+            amount,
+            description,
+        } = movement;
+        self.amount(*amount);
+        self.optional("description", description.as_ref().map(Description::as_str));
     }
 
     fn pay(&mut self, pay: &Pay) {
-        self.field("payer_account_id", pay.payer().0);
-        self.field("payee_account_id", pay.payee().0);
-        self.amount(pay.amount);
-        self.optional("description", pay.description.as_ref().map(Description::as_str));
-        self.optional("reference", pay.reference.as_ref().map(Reference::as_str));
-        self.metadata(pay.metadata.as_ref());
+        let Pay {
+            parties,
+            amount,
+            description,
+            reference,
+            metadata,
+        } = pay;
+        self.field("payer_account_id", parties.payer().0);
+        self.field("payee_account_id", parties.payee().0);
+        self.amount(*amount);
+        self.optional("description", description.as_ref().map(Description::as_str));
+        self.optional("reference", reference.as_ref().map(Reference::as_str));
+        self.metadata(metadata.as_ref());
     }
 
     fn refund(&mut self, refund: &RefundPayment) {
+        let RefundPayment {
+            payment: _in_the_path,
+            amount,
+            reason,
+            expected_refunded,
+        } = refund;
         let normalized = |sum: Sum| sum.value().normalize().to_string();
-        self.optional("amount", refund.amount.map(normalized));
-        self.optional("reason", refund.reason.as_ref().map(Description::as_str));
-        self.optional("expected_refunded_amount", refund.expected_refunded.map(normalized));
+        self.optional("amount", amount.map(normalized));
+        self.optional("reason", reason.as_ref().map(Description::as_str));
+        self.optional("expected_refunded_amount", expected_refunded.map(normalized));
     }
 
     fn amount(&mut self, amount: Amount) {

@@ -1,7 +1,8 @@
 //! The rules of the house, kept by a machine: layering that is only drawn decays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use proc_macro2::Span;
 use syn::spanned::Spanned;
@@ -51,6 +52,7 @@ fn violations(path: &str, source: &str) -> Vec<String> {
         module,
         found: &mut found,
         is_test,
+        own: None,
     };
     visitor.visit_file(&file);
     // A path in a macro is seen once for each of its parts.
@@ -75,15 +77,92 @@ fn module_path(path: &str) -> Vec<String> {
     parts
 }
 
+/// The names of the enums of `src/domain`. Who adds a variant to one of them has to be told by the compiler where it matters.
+fn domain_enums() -> &'static BTreeSet<String> {
+    static ENUMS: OnceLock<BTreeSet<String>> = OnceLock::new();
+    ENUMS.get_or_init(|| {
+        let items = files(Path::new("src/domain"))
+            .into_iter()
+            .flat_map(|path| syn::parse_file(&std::fs::read_to_string(path).unwrap()).unwrap().items);
+        let name = |item| match item {
+            syn::Item::Enum(item) => Some(item.ident.to_string()),
+            _ => None,
+        };
+        items.filter_map(name).collect()
+    })
+}
+
+/// The enums of the domain of which a pattern names a variant.
+#[derive(Default)]
+struct Named<'a> {
+    /// What `Self` is.
+    own: Option<&'a str>,
+    found: BTreeSet<String>,
+}
+
+impl<'ast> Visit<'ast> for Named<'_> {
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        for part in &path.segments {
+            let name = part.ident.to_string();
+            let name = if name == "Self" {
+                self.own.unwrap_or_default()
+            } else {
+                &name
+            };
+            if domain_enums().contains(name) {
+                self.found.insert(name.to_owned());
+            }
+        }
+        visit::visit_path(self, path);
+    }
+}
+
+/// `_` and `name` take whatever comes.
+fn takes_all(pattern: &syn::Pat) -> bool {
+    match pattern {
+        syn::Pat::Wild(_) => true,
+        // A name in capitals is a constant.
+        syn::Pat::Ident(name) => name.subpat.is_none() && name.ident.to_string().starts_with(char::is_lowercase),
+        syn::Pat::Paren(inner) => takes_all(&inner.pat),
+        syn::Pat::Tuple(parts) => parts.elems.iter().all(takes_all),
+        syn::Pat::Or(cases) => cases.cases.iter().any(takes_all),
+        _ => false,
+    }
+}
+
 struct Visitor<'a> {
     path: &'a str,
     /// Where the code stands, modules inside of files included.
     module: Vec<String>,
     found: &'a mut Vec<String>,
     is_test: bool,
+    /// The type whose `impl` this is.
+    own: Option<String>,
 }
 
 impl Visitor<'_> {
+    fn check_match(&mut self, arms: &[syn::Arm]) {
+        let mut named = Named {
+            own: self.own.as_deref(),
+            ..Named::default()
+        };
+        for arm in arms {
+            named.visit_pat(&arm.pat);
+        }
+        let (Some(name), Some(rest)) = (
+            named.found.first().cloned(),
+            arms.iter().find(|arm| takes_all(&arm.pat)),
+        ) else {
+            return;
+        };
+        if !self.is_test {
+            self.report(
+                rest.pat.span(),
+                &format!("a match over {name} takes what it does not name"),
+            );
+        }
+    }
+
     fn report(&mut self, span: Span, what: &str) {
         self.found.push(format!("{}:{}: {what}", self.path, span.start().line));
     }
@@ -231,6 +310,21 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
             self.check_path(path.span(), &parts);
         }
         visit::visit_path(self, path);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        let name = match &*item.self_ty {
+            syn::Type::Path(path) => path.path.segments.last().map(|part| part.ident.to_string()),
+            _ => None,
+        };
+        let outer = std::mem::replace(&mut self.own, name);
+        visit::visit_item_impl(self, item);
+        self.own = outer;
+    }
+
+    fn visit_expr_match(&mut self, item: &'ast syn::ExprMatch) {
+        self.check_match(&item.arms);
+        visit::visit_expr_match(self, item);
     }
 
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
@@ -461,6 +555,26 @@ fn each_rule_fires_on_a_planted_violation() {
             "unwrap() outside tests",
         ),
         ("src/money.rs", "fn f() { todo!() }", "todo! outside tests"),
+        (
+            "src/engine/mod.rs",
+            "fn f() { match c { Command::Pay(pay) => g(), _ => None } }",
+            "a match over Command takes",
+        ),
+        (
+            "src/api/render.rs",
+            "fn f() { match r { Ok(domain::Effect::Opened(a)) => g(), other => h() } }",
+            "a match over Effect takes",
+        ),
+        (
+            "src/http/mod.rs",
+            "fn f() { match (a, b) { (AccountStatus::Closed, true) => g(), (_, _) => h() } }",
+            "a match over AccountStatus takes",
+        ),
+        (
+            "src/domain/payment.rs",
+            "impl PaymentStatus { fn f(self) { match self { Self::Refunded => g(), Self::Succeeded | _ => h() } } }",
+            "a match over PaymentStatus takes",
+        ),
         ("src/money.rs", "fn f() { g!(dbg!(1)) }", "dbg! outside tests"),
     ]
     .into_iter()
@@ -520,6 +634,18 @@ fn no_rule_fires_on_what_is_allowed() {
             "use super::decide; use crate::money; fn f() { decide().unwrap() }",
         ),
         ("src/lib.rs", "pub mod money; pub mod domain;"),
+        (
+            "src/engine/mod.rs",
+            "fn f() { match c { Command::Pay(_) => g(), Command::Refund(other) => h() } match n { 1 => g(), _ => h() } }",
+        ),
+        (
+            "src/http/payments.rs",
+            r#"fn f() { match name { "refunded" => Ok(PaymentStatus::Refunded), _ => Err(()) } }"#,
+        ),
+        (
+            "src/api/problem.rs",
+            "impl Code { fn f(self) { match self { Self::NotFound => g(), _ => h() } } }",
+        ),
     ] {
         let found = violations(path, &format!("//! Doc.\n{source}\n"));
         assert_eq!(found, Vec::<String>::new(), "{path}: {source}");
