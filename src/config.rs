@@ -165,8 +165,8 @@ impl ServeArgs {
             listen: self.listen.clone(),
             workers: count(self.http_workers),
             max_connections: self.max_connections.map(count),
-            // One more listens for revoked API keys, one cleans up.
-            database_connections: count(self.engine_workers + self.database.read_pool_size + RESERVED_CONNECTIONS) + 2,
+            // One more listens for revoked API keys, one announces itself, one cleans up.
+            database_connections: count(self.engine_workers + self.database.read_pool_size + RESERVED_CONNECTIONS) + 3,
             shutdown_timeout: self.shutdown_timeout,
         }
     }

@@ -39,6 +39,7 @@ pub struct RedisHint {
     breaker: Mutex<Breaker>,
 }
 
+/// One for all keys: nothing in it grows.
 #[derive(Default)]
 struct Breaker {
     connection: Option<MultiplexedConnection>,

@@ -1,5 +1,8 @@
 //! Requests that are running in this process, by key. An equal one that arrives meanwhile takes no place in the queue and no
 //! connection: it waits for the outcome of the one that runs.
+//!
+//! The table is bounded by what runs: who is in it waits in the queue, is in a worker's batch, or pauses for a moment before it needs a
+//! place in the queue again. Who follows costs a connection of HTTP, and those are bounded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

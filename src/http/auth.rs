@@ -2,14 +2,15 @@
 //!
 //! A key is looked up by its SHA-256 and then remembered ([`remembered_keys`](super::remembered_keys)), for as long as every revocation is certain
 //! to be heard of ([`revocations`](super::revocations)). So a revoked key is out at the very next request, even at an instance whose connection
-//! hangs.
+//! hangs. Of a key that is not valid nothing is kept: each costs a look-up, one at a time ([`anybody`](super::anybody)).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use super::remembered_keys::RememberedKeys;
+use super::anybody::OneAtATime;
+use super::remembered_keys::{Memory, RememberedKeys};
 use super::revocations;
 use super::service::read;
 use crate::api::{Code, Problem};
@@ -46,6 +47,7 @@ pub struct Authenticator {
     database: Database,
     timeout: Duration,
     remembered: Arc<RememberedKeys>,
+    strangers: OneAtATime,
 }
 
 impl Authenticator {
@@ -60,6 +62,7 @@ impl Authenticator {
             database,
             timeout,
             remembered,
+            strangers: OneAtATime::default(),
         }))
     }
 
@@ -91,18 +94,27 @@ impl Authenticator {
     }
 
     async fn look_up(&self, hash: [u8; 32]) -> Result<Option<Arc<ValidKey>>, Problem> {
-        let generation = match self.remembered.find(&hash) {
-            Ok(valid) => return Ok(Some(valid)),
-            Err(generation) => generation,
+        let came = Instant::now();
+        let mut memory = self.remembered.find(&hash);
+        let mut turn = None;
+        if matches!(memory, Memory::Unknown(_)) {
+            turn = Some(self.strangers.turn(self.timeout).await?);
+            // Somebody else may have brought the same key, and been first.
+            memory = self.remembered.find(&hash);
+        }
+        let generation = match memory {
+            Memory::Reliable(valid) => return Ok(Some(valid)),
+            Memory::Doubtful(generation) | Memory::Unknown(generation) => generation,
         };
-        let found = read(&self.database, self.timeout, move |connection| {
-            api_keys::find_valid(connection, &hash)
+        let timeout = self.timeout.saturating_sub(came.elapsed());
+        let found = read(&self.database, timeout, move |connection| {
+            let found = api_keys::find_valid(connection, &hash);
+            drop(turn);
+            found
         })
         .await?;
         let valid = found.map(Arc::new);
-        if let Some(valid) = &valid {
-            self.remembered.remember(hash, valid, generation);
-        }
+        self.remembered.remember(hash, valid.as_ref(), generation);
         Ok(valid)
     }
 }

@@ -3,6 +3,7 @@
 //! [`routes`] has every route on one screen. Every answer passes through [`envelope::envelope`], which gives it its headers.
 
 mod accounts;
+mod anybody;
 mod auth;
 mod entries;
 mod envelope;

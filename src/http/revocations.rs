@@ -97,7 +97,7 @@ impl Listener {
             let ended = connect(settings).map(|mut connection| self.listen_on(&mut connection));
             self.proved_until = None;
             if let Some(keys) = self.keys.upgrade() {
-                keys.forget_all();
+                keys.doubt_all();
             }
             self.tell();
             if !matches!(ended, Ok(Ok(()))) {
@@ -130,12 +130,12 @@ impl Listener {
     fn hear(&mut self, connection: &mut PgConnection, keys: &RememberedKeys, asked: Asked) -> QueryResult<()> {
         for news in api_keys::heard(connection)? {
             match (news, asked) {
-                (News::Changed, _) => keys.forget_all(),
+                (News::Changed, _) => keys.doubt_all(),
                 (News::Announced(token), _) if token != self.token => {}
                 (News::Announced(_), Asked::No) => {
                     if !self.is_proved() {
                         // What was remembered before may have been revoked unheard.
-                        keys.forget_all();
+                        keys.doubt_all();
                     }
                     self.proved_until = Some(Instant::now() + PROOF_LASTS);
                 }

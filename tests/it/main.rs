@@ -29,6 +29,7 @@ mod payments;
 mod problems;
 mod refunds;
 mod revocation;
+mod strangers;
 mod tenants;
 mod text;
 
