@@ -120,11 +120,21 @@ impl<P: Cursor> PageQuery<P> {
     }
 
     /// The rows to show of those fetched, and the cursor of the next page.
-    pub fn cut<R>(&self, mut rows: Vec<R>, place: impl Fn(&R) -> P) -> (Vec<R>, Option<String>) {
+    pub fn cut<R>(&self, rows: Vec<R>, place: impl Fn(&R) -> P) -> (Vec<R>, Option<String>) {
+        self.cut_stretch(rows, place, None)
+    }
+
+    /// The same of a list that was only looked through to a certain place, if it was: then the next page goes on from there.
+    pub fn cut_stretch<R>(
+        &self,
+        mut rows: Vec<R>,
+        place: impl Fn(&R) -> P,
+        looked_to: Option<P>,
+    ) -> (Vec<R>, Option<String>) {
         let more = rows.len() > self.limit;
         rows.truncate(self.limit);
-        let next_cursor = rows.last().filter(|_| more).map(|last| self.list.cursor(&place(last)));
-        (rows, next_cursor)
+        let end = if more { rows.last().map(place) } else { looked_to };
+        (rows, end.map(|end| self.list.cursor(&end)))
     }
 }
 

@@ -9,8 +9,8 @@ use crate::api::resource::{Page, PaymentJson, PaymentPage};
 use crate::api::{Code, Problem};
 use crate::domain::{AccountId, PaymentId, PaymentStatus};
 use crate::idempotency::IdempotencyKey;
-use crate::storage::payments::{self, PaymentFilter};
-use crate::storage::{Position, idempotency_keys};
+use crate::storage::payment_list::{self, PaymentFilter, Stretch};
+use crate::storage::{Position, idempotency_keys, payments};
 
 /// Charge a payer
 ///
@@ -47,6 +47,10 @@ pub(super) fn no_such_payment(id: PaymentId) -> Problem {
 /// List payments
 ///
 /// Newest first. All conditions given must hold.
+///
+/// `account_id`, `reference`, `idempotency_key`, `created_from` and `created_to` are looked up, and so is whether anything was refunded. `status` beyond that, and what is
+/// combined with `reference`, is looked for among at most 5000 payments for one page (of an `account_id` as many as payer and as payee): where little is to be found among
+/// much, a page has fewer than `limit` payments, or none, and still a `next_cursor`. The list has ended when that is `null`.
 #[utoipa::path(
     get, path = "/payments", operation_id = "listPayments", tag = "payments",
     params(
@@ -88,17 +92,14 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
         if let Some(key) = key {
             let made = key.map(|key| idempotency_keys::payment_made_by(connection, tenant, &key));
             let Some(id) = made.transpose()?.flatten() else {
-                return Ok(Vec::new());
+                return Ok(Stretch::default());
             };
             filter.id = Some(PaymentId(id));
         }
-        payments::list(connection, tenant, &filter, after, limit)
+        payment_list::list(connection, tenant, &filter, after, limit)
     };
-    let place = |payment: &crate::domain::Payment| Position {
-        created_at: payment.created_at,
-        id: payment.id.0,
-    };
-    let (payments, next_cursor) = page.cut(get.service.read(tenant, found).await?, place);
+    let found = get.service.read(tenant, found).await?;
+    let (payments, next_cursor) = page.cut_stretch(found.payments, payment_list::place, found.looked_to);
     Ok(read_answer(&Page {
         data: payments.iter().map(PaymentJson::from).collect(),
         next_cursor,

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use diesel::connection::SimpleConnection;
+use diesel::dsl::sql;
 use diesel::r2d2::{ConnectionManager, CustomizeConnection, Pool};
-use diesel::{Connection, ConnectionError, PgConnection, QueryResult};
+use diesel::sql_types::{BigInt, Bool};
+use diesel::{Connection, ConnectionError, PgConnection, QueryResult, RunQueryDsl};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
 use super::{AnswerDue, StorageError};
@@ -21,6 +23,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(30);
 
 /// How much later than PostgreSQL's own limit for a statement the answer may arrive here.
 const ANSWER_GRACE: Duration = Duration::from_secs(1);
+
+/// How often an instance looks whether another one has finished with the migrations.
+const MIGRATION_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How PostgreSQL is reached, and how long anything there may take.
 #[derive(Debug, Clone)]
@@ -126,7 +131,14 @@ pub fn run_migrations(settings: &DatabaseSettings) -> Result<Vec<String>, String
     let run = |connection: &mut PgConnection| -> Result<Vec<String>, Box<dyn std::error::Error + Send + Sync>> {
         // Another instance's migrations, and our own, may take longer than any payment may.
         connection.batch_execute("SET statement_timeout = 0; SET lock_timeout = 0")?;
-        connection.batch_execute(&format!("SELECT pg_advisory_lock({MIGRATION_LOCK})"))?;
+        // Asked for again and again: who waits for it inside PostgreSQL has a snapshot, and an index that is built concurrently
+        // waits for all snapshots.
+        let lock = sql::<Bool>("pg_try_advisory_lock(")
+            .bind::<BigInt, _>(MIGRATION_LOCK)
+            .sql(")");
+        while !diesel::select(lock.clone()).get_result::<bool>(connection)? {
+            std::thread::sleep(MIGRATION_LOOK_EVERY);
+        }
         let ran = connection.run_pending_migrations(MIGRATIONS)?;
         Ok(ran.iter().map(ToString::to_string).collect())
     };

@@ -13,6 +13,7 @@ pub mod entries;
 pub mod error;
 pub mod idempotency_keys;
 pub mod laws;
+pub mod payment_list;
 pub mod payments;
 pub mod refunds;
 mod rows;

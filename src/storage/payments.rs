@@ -8,12 +8,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::batch_query::batch_query;
-use super::rows::{self, Position, after};
+use super::rows;
 use super::schema::payments::{self, table};
-use crate::domain::{AccountId, Description, Payment, PaymentId, PaymentStatus, Reference, TenantId};
+use crate::domain::{AccountId, Description, Payment, PaymentId, Reference, TenantId};
 
 #[derive(Queryable)]
-struct PaymentRow {
+pub(super) struct PaymentRow {
     tenant_id: Uuid,
     id: Uuid,
     payer_account_id: Uuid,
@@ -28,7 +28,7 @@ struct PaymentRow {
 }
 
 impl PaymentRow {
-    fn into_payment(self) -> QueryResult<(TenantId, Payment)> {
+    pub(super) fn into_payment(self) -> QueryResult<(TenantId, Payment)> {
         let currency = rows::currency(&self.currency)?;
         let payment = Payment {
             id: PaymentId(self.id),
@@ -176,106 +176,4 @@ pub fn find(connection: &mut PgConnection, tenant: TenantId, id: PaymentId) -> Q
         .map(PaymentRow::into_payment)
         .transpose()?
         .map(|(_, payment)| payment))
-}
-
-/// Which payments a list shall show; all conditions must hold.
-#[derive(Debug, Default)]
-pub struct PaymentFilter {
-    /// The payment with this id.
-    pub id: Option<PaymentId>,
-    /// As payer or payee.
-    pub account: Option<AccountId>,
-    /// How much went back.
-    pub status: Option<PaymentStatus>,
-    /// The caller's own number.
-    pub reference: Option<String>,
-    /// Made at this time or later.
-    pub created_from: Option<DateTime<Utc>>,
-    /// Made before this time.
-    pub created_to: Option<DateTime<Utc>>,
-}
-
-#[derive(Clone, Copy)]
-enum Role {
-    Payer(AccountId),
-    Payee(AccountId),
-}
-
-/// At most `limit` of the tenant's payments, newest first, after the one at `position`.
-///
-/// # Errors
-/// Diesel's.
-pub fn list(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    filter: &PaymentFilter,
-    position: Option<Position>,
-    limit: i64,
-) -> QueryResult<Vec<Payment>> {
-    let Some(account) = filter.account else {
-        return list_in_role(connection, tenant, filter, None, position, limit);
-    };
-    // Payer or payee: two index scans merged here, because under an OR PostgreSQL would sort all the account's payments
-    // for one page. A payment is in one of the two only, since nobody pays himself.
-    let mut payments = list_in_role(connection, tenant, filter, Some(Role::Payer(account)), position, limit)?;
-    payments.extend(list_in_role(
-        connection,
-        tenant,
-        filter,
-        Some(Role::Payee(account)),
-        position,
-        limit,
-    )?);
-    payments.sort_by_key(|payment| std::cmp::Reverse((payment.created_at, payment.id)));
-    payments.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(payments)
-}
-
-fn list_in_role(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    filter: &PaymentFilter,
-    role: Option<Role>,
-    position: Option<Position>,
-    limit: i64,
-) -> QueryResult<Vec<Payment>> {
-    let mut query = table
-        .filter(payments::tenant_id.eq(tenant.0))
-        .order((payments::created_at.desc(), payments::id.desc()))
-        .limit(limit)
-        .into_boxed();
-    match role {
-        Some(Role::Payer(id)) => query = query.filter(payments::payer_account_id.eq(id.0)),
-        Some(Role::Payee(id)) => query = query.filter(payments::payee_account_id.eq(id.0)),
-        None => {}
-    }
-    if let Some(position) = position {
-        query = query.filter(after!(payments, position));
-    }
-    if let Some(id) = filter.id {
-        query = query.filter(payments::id.eq(id.0));
-    }
-    if let Some(reference) = &filter.reference {
-        query = query.filter(payments::reference.eq(reference));
-    }
-    if let Some(from) = filter.created_from {
-        query = query.filter(payments::created_at.ge(from));
-    }
-    if let Some(to) = filter.created_to {
-        query = query.filter(payments::created_at.lt(to));
-    }
-    match filter.status {
-        Some(PaymentStatus::Succeeded) => query = query.filter(payments::refunded_amount.eq(Decimal::ZERO)),
-        Some(PaymentStatus::PartiallyRefunded) => {
-            query = query
-                .filter(payments::refunded_amount.gt(Decimal::ZERO))
-                .filter(payments::refunded_amount.lt(payments::amount));
-        }
-        Some(PaymentStatus::Refunded) => query = query.filter(payments::refunded_amount.eq(payments::amount)),
-        None => {}
-    }
-    let rows: Vec<PaymentRow> = query.load(connection)?;
-    rows.into_iter()
-        .map(|row| row.into_payment().map(|(_, payment)| payment))
-        .collect()
 }

@@ -13,7 +13,7 @@ use crate::idempotency::ResourceKind;
 use crate::money::{Amount, Currency};
 
 /// Where a page of a list begins: after the thing made at this time with this id. Both, because times can be equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// When the last thing of the page before was made.
     pub created_at: DateTime<Utc>,

@@ -44,16 +44,18 @@ fn all_migrations_down_and_up_again_leave_the_same_schema() {
     connection.run_pending_migrations(MIGRATIONS).unwrap();
     assert_eq!(dump(&database), before);
     // And each one by itself, from the last to the first.
-    let all = std::fs::read_dir("migrations")
-        .unwrap()
-        .filter(|entry| entry.as_ref().unwrap().path().is_dir());
-    for back in 1..=all.count() {
+    for back in 1..=all_migrations() {
         for _ in 0..back {
             connection.revert_last_migration(MIGRATIONS).unwrap();
         }
         connection.run_pending_migrations(MIGRATIONS).unwrap();
         assert_eq!(dump(&database), before, "{back} steps back and forth");
     }
+}
+
+fn all_migrations() -> usize {
+    let all = std::fs::read_dir("migrations").unwrap();
+    all.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
 }
 
 /// Several instances start at once when a deployment begins; two that create one table are one that fails.
@@ -74,7 +76,8 @@ fn many_can_migrate_at_once_and_each_migration_runs_once() {
         ran.extend(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned));
     }
     let names: BTreeSet<_> = ran.iter().cloned().collect();
-    assert_eq!((ran.len(), names.len()), (5, 5), "{ran:?}");
+    let all = all_migrations();
+    assert_eq!((ran.len(), names.len()), (all, all), "{ran:?}");
     assert_eq!(dump(&database), dump(&TestDatabase::new()));
     assert_eq!(
         run_migrations(&settings(&database.url)),

@@ -99,6 +99,60 @@ async fn accounts_and_refunds_of_one_instant_are_each_seen_once() {
     assert_books_balance(&app.database);
 }
 
+/// What no index knows is looked for a bounded way down: a page may end early, even empty, but it never pretends to be the last, and what
+/// stands far apart is found all the same, once. Without the way on, the third refund of a year is said not to exist.
+#[tokio::test]
+async fn what_stands_far_apart_is_found_over_short_pages() {
+    let app = App::start().await;
+    let (a, b) = (app.open_with("99.00").await, app.open_with("99.00").await);
+    let paid = app.pay(&a, &b, "1.00").await.created();
+    // Fourteen thousand older ones, from a to b and back; all refunded in whole, but four in part and three not at all.
+    app.database.run_unguarded(&format!(
+        "INSERT INTO payments (tenant_id, id, payer_account_id, payee_account_id, currency, amount, refunded_amount, reference, created_at)
+         SELECT tenant_id, gen_random_uuid(), CASE n % 3 WHEN 0 THEN payee_account_id ELSE payer_account_id END,
+             CASE n % 3 WHEN 0 THEN payer_account_id ELSE payee_account_id END, currency, 10,
+             CASE WHEN n IN (1, 5002, 9999, 13999) THEN 1 WHEN n IN (2, 7001, 14000) THEN 0 ELSE 10 END,
+             'r', created_at - n * interval '1 second'
+         FROM payments, generate_series(1, 14000) n WHERE id = '{paid}'"
+    ));
+    let (part, whole) = (
+        "refunded_amount > 0 AND refunded_amount < amount",
+        "refunded_amount = amount",
+    );
+    for (query, condition) in [
+        ("status=partially_refunded".to_owned(), part),
+        (format!("status=partially_refunded&account_id={a}"), part),
+        ("status=partially_refunded&reference=r".to_owned(), part),
+        (format!("status=partially_refunded&reference=r&account_id={b}"), part),
+        (format!("status=succeeded&account_id={b}"), "refunded_amount = 0"),
+        (
+            "status=succeeded&created_from=2000-01-01T00:00:00Z".to_owned(),
+            "refunded_amount = 0",
+        ),
+        (format!("status=refunded&account_id={a}"), whole),
+    ] {
+        let all = app.database.lines(&format!(
+            "SELECT id::text AS value FROM payments WHERE {condition} ORDER BY created_at DESC, id DESC"
+        ));
+        let (mut seen, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
+        loop {
+            let page = app.read(&format!("/payments?limit=100&{query}{cursor}")).await;
+            seen.extend(ids(&data(&page)));
+            pages += 1;
+            let Some(next) = page["next_cursor"].as_str() else {
+                break;
+            };
+            cursor = format!("&cursor={next}");
+            if pages == 1 {
+                app.pay(&a, &b, "1.00").await.created();
+            }
+        }
+        assert_eq!(seen, all, "{query}");
+        let needed = all.len() / 100;
+        assert!((needed..=needed + 6).contains(&pages), "{query}: {pages} pages");
+    }
+}
+
 /// Newest first, on one page and over pages. Without this a list begins with what nobody looks for.
 #[tokio::test]
 async fn lists_are_newest_first() {
