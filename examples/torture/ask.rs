@@ -108,6 +108,28 @@ impl Line {
         uuid::Builder::from_random_bytes(self.random.u128(..).to_be_bytes()).into_uuid()
     }
 
+    /// Asks under a key that nobody has used. If it is answered at the first try, that answer is no replay, whatever happened to
+    /// the service's own line meanwhile.
+    pub async fn ask_first(&mut self, key: Uuid, ask: &Ask) -> Option<Answer> {
+        let began = Instant::now();
+        let to = self.random.usize(0..2);
+        match self
+            .post(to, key, ask, PATIENCE)
+            .await
+            .filter(|answer| self.is_final(key, answer))
+        {
+            Some(answer) => {
+                if answer.replayed {
+                    self.tally
+                        .violation(format!("{key} is new, and its first answer is marked as a replay"));
+                }
+                Some(answer)
+            }
+            None if began.elapsed() < GIVE_UP => self.ask(key, ask).await,
+            None => None,
+        }
+    }
+
     /// Asks until there is an answer. `None` is noted as a violation.
     pub async fn ask(&mut self, key: Uuid, ask: &Ask) -> Option<Answer> {
         let began = Instant::now();

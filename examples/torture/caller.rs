@@ -252,7 +252,7 @@ impl Caller {
         let (question, answer) = if contested {
             self.ask_contested(key, question).await?
         } else {
-            let answer = self.line.ask(key, &question.ask).await?;
+            let answer = self.line.ask_first(key, &question.ask).await?;
             (question, answer)
         };
         self.note(key, question, &answer, allowed, effect)

@@ -22,7 +22,7 @@ use self::queue::{Queue, QueueError};
 use self::session::ALONE_LOCK_TIMEOUT;
 use self::transaction::{Answered, Failure, Step};
 pub use self::worker::{WorkerSettings, Workers};
-use crate::idempotency::{Record, Request, Verdict, judge};
+use crate::idempotency::{Record, Request, judge};
 use crate::redis_hint::RedisHint;
 use crate::storage::{Database, StorageError, idempotency_keys};
 
@@ -128,9 +128,10 @@ impl Engine {
             Ok(Ok(answer)) => {
                 let record = Record::Live {
                     hash: flight.hash,
+                    claimed_by: None,
                     response: answer.response,
                 };
-                settle(judge(record, request.hash))
+                settle(judge(record, request))
             }
             Ok(Err(EngineError::Reused)) if flight.hash != request.hash => None,
             Ok(Err(error)) => Some(Err(error)),
@@ -146,7 +147,7 @@ impl Engine {
         let read = move || database.read(|connection| idempotency_keys::find(connection, std::iter::once(&wanted)));
         let found = tokio::task::spawn_blocking(read).await.ok()?.ok()?;
         let record = found.into_values().next()?;
-        settle(judge(record, request.hash))
+        settle(judge(record, request))
     }
 
     /// Has a command run until it is answered, or can't be.
@@ -158,13 +159,6 @@ impl Engine {
         loop {
             let failure = match self.queue.run(request.clone(), suspect).await {
                 Ok(Answered::First(response)) => {
-                    return Ok(Answer {
-                        response,
-                        replayed: false,
-                    });
-                }
-                // An attempt of unknown outcome was committed after all: this is that attempt's own answer, no replay.
-                Ok(Answered::Known(Verdict::Replay(response))) if response.made(request.new_id) => {
                     return Ok(Answer {
                         response,
                         replayed: false,

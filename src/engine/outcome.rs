@@ -44,6 +44,10 @@ pub(super) fn settle(verdict: Verdict) -> Option<Outcome> {
             response,
             replayed: true,
         })),
+        Verdict::Own(response) => Some(Ok(Answer {
+            response,
+            replayed: false,
+        })),
         Verdict::Reused => Some(Err(EngineError::Reused)),
         Verdict::Expired(resource) => Some(Err(EngineError::Expired(resource))),
         Verdict::Free => None,

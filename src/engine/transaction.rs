@@ -223,7 +223,7 @@ fn answer_repeats(connection: &mut PgConnection, repeats: Vec<&mut Slot>) -> Que
     for slot in repeats {
         let known = records.get(&(slot.request.tenant.0, slot.request.key.as_str().to_owned()));
         // Gone between claim and look: the clean-up has just forgotten it.
-        let verdict = known.map_or(Verdict::Free, |record| judge(record.clone(), slot.request.hash));
+        let verdict = known.map_or(Verdict::Free, |record| judge(record.clone(), &slot.request));
         slot.answered = Some(Answered::Known(verdict));
     }
     Ok(())

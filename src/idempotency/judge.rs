@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{RequestHash, Resource, StoredResponse};
+use uuid::Uuid;
+
+use super::{Request, RequestHash, Resource, StoredResponse};
 
 /// How long a key is remembered.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +22,8 @@ pub enum Record {
     Live {
         /// Of the first request.
         hash: RequestHash,
+        /// The `new_id` of the request that claimed the key; `None` if nobody knows.
+        claimed_by: Option<Uuid>,
         /// What it was answered.
         response: StoredResponse,
     },
@@ -37,6 +41,8 @@ pub enum Record {
 pub enum Verdict {
     /// The same request again: the same answer again.
     Replay(StoredResponse),
+    /// This very request, of which an earlier attempt was committed without anybody hearing of it: its first answer.
+    Own(StoredResponse),
     /// Another request under the same key.
     Reused,
     /// Too late to tell a retry from a new request: nothing is executed.
@@ -47,10 +53,13 @@ pub enum Verdict {
 
 /// Compares a request with what is remembered of its key.
 #[must_use]
-pub fn judge(record: Record, hash: RequestHash) -> Verdict {
+pub fn judge(record: Record, request: &Request) -> Verdict {
     match record {
-        Record::Live { hash: first, response } if first == hash => Verdict::Replay(response),
-        Record::Live { .. } => Verdict::Reused,
+        Record::Live { hash, .. } if hash != request.hash => Verdict::Reused,
+        Record::Live {
+            claimed_by, response, ..
+        } if claimed_by == Some(request.new_id) => Verdict::Own(response),
+        Record::Live { response, .. } => Verdict::Replay(response),
         Record::Expired { resource } => Verdict::Expired(resource),
         Record::Forgotten => Verdict::Free,
     }

@@ -18,7 +18,7 @@ pub struct Request {
     pub hash: RequestHash,
     /// What to do.
     pub command: Command,
-    /// The id of whatever the command creates.
+    /// The id of whatever the command creates. Also tells this request from others under its key, however often it is run.
     pub new_id: Uuid,
 }
 

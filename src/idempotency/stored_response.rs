@@ -54,12 +54,6 @@ pub struct StoredResponse {
 }
 
 impl StoredResponse {
-    /// Did it create the resource with this id?
-    #[must_use]
-    pub fn made(&self, id: Uuid) -> bool {
-        self.status == 201 && self.resource.is_some_and(|resource| resource.id == id)
-    }
-
     /// The `Location` of a `201`.
     #[must_use]
     pub fn location(&self) -> Option<String> {

@@ -26,13 +26,14 @@ batch_query! {
     /// key is lost, if it rolls back, the key is ours. Sorted, so that two batches wait for each other in one direction only.
     Claim -> (SqlUuid, Text, Timestamptz) {
         "INSERT INTO idempotency_keys \
-             (tenant_id, key, request_hash, request_path, created_at, expires_at, forget_at) \
-         SELECT r.tenant_id, r.key, r.request_hash, r.request_path, now(), now() + w.response, now() + w.response + w.tombstone \
+             (tenant_id, key, request_hash, request_path, claimed_by, created_at, expires_at, forget_at) \
+         SELECT r.tenant_id, r.key, r.request_hash, r.request_path, r.claimed_by, now(), now() + w.response, now() + w.response + w.tombstone \
          FROM unnest(" [tenant_ids: Vec<Uuid> as Array<SqlUuid>]
         ", " [keys: Vec<String> as Array<Text>]
         ", " [request_hashes: Vec<Vec<u8>> as Array<Binary>]
         ", " [request_paths: Vec<String> as Array<Text>]
-        ") AS r (tenant_id, key, request_hash, request_path), \
+        ", " [claimed_by: Vec<Uuid> as Array<SqlUuid>]
+        ") AS r (tenant_id, key, request_hash, request_path, claimed_by), \
          (SELECT " [response_seconds: i64 as BigInt]
         " * interval '1 second', " [tombstone_seconds: i64 as BigInt]
         " * interval '1 second') AS w (response, tombstone) \
@@ -71,6 +72,7 @@ pub fn claim<'a>(
         keys: Vec::new(),
         request_hashes: Vec::new(),
         request_paths: Vec::new(),
+        claimed_by: Vec::new(),
         response_seconds: seconds(retention.response),
         tombstone_seconds: seconds(retention.tombstone),
     };
@@ -80,6 +82,7 @@ pub fn claim<'a>(
         query.keys.push(request.key.as_str().to_owned());
         query.request_hashes.push(request.hash.0.to_vec());
         query.request_paths.push(path(&request.command));
+        query.claimed_by.push(request.new_id);
     }
     let rows: Vec<(Uuid, String, DateTime<Utc>)> = query.load(connection)?;
     let at = rows.iter().map(|row| row.2).max();
@@ -148,8 +151,8 @@ pub fn save_responses<'a>(
 
 batch_query! {
     /// What is remembered of keys. `now()` is the transaction's beginning: what the clean-up has erased since is expired, too.
-    Find -> (SqlUuid, Text, Binary, Nullable<SmallInt>, Nullable<Binary>, Nullable<Text>, Nullable<SqlUuid>, Bool, Bool) {
-        "SELECT k.tenant_id, k.key, k.request_hash, k.response_code, k.response_body, k.resource_kind, k.resource_id, \
+    Find -> (SqlUuid, Text, Binary, Nullable<SqlUuid>, Nullable<SmallInt>, Nullable<Binary>, Nullable<Text>, Nullable<SqlUuid>, Bool, Bool) {
+        "SELECT k.tenant_id, k.key, k.request_hash, k.claimed_by, k.response_code, k.response_body, k.resource_kind, k.resource_id, \
                 k.expires_at <= now() OR k.erased_at IS NOT NULL, k.forget_at <= now() \
          FROM idempotency_keys k \
          WHERE (k.tenant_id, k.key) IN (SELECT * FROM unnest(" [tenant_ids: Vec<Uuid> as Array<SqlUuid>]
@@ -163,6 +166,7 @@ struct FoundRow {
     tenant_id: Uuid,
     key: String,
     request_hash: Vec<u8>,
+    claimed_by: Option<Uuid>,
     response_code: Option<i16>,
     response_body: Option<Vec<u8>>,
     resource_kind: Option<String>,
@@ -205,6 +209,7 @@ impl FoundRow {
             };
             Record::Live {
                 hash: hash(&self.request_hash)?,
+                claimed_by: self.claimed_by,
                 response,
             }
         };

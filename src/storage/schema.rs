@@ -97,6 +97,7 @@ table! {
         expires_at -> Timestamptz,
         forget_at -> Timestamptz,
         erased_at -> Nullable<Timestamptz>,
+        claimed_by -> Nullable<Uuid>,
     }
 }
 

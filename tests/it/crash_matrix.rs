@@ -228,11 +228,8 @@ impl<'a> Lane<'a> {
                 continue;
             };
             assert_ne!(self.victim, Victim::Service, "{place}");
-            // A has not heard of its commit, and asks again under the key. It knows its own work by the id that it made;
-            // where nothing was made, that might be somebody else's work, and a replay.
-            if !(committed && self.victim == Victim::Line && *status != 201) {
-                assert_first(&told, *status);
-            }
+            // Also if A has not heard of its commit: it asks again under the key, and recognises its own work.
+            assert_first(&told, *status);
             assert!(retry.is_replay(), "{place}");
             assert_eq!(told.shown(), retry.shown(), "{place}");
         }

@@ -16,7 +16,9 @@ fn dump(database: &TestDatabase) -> Vec<String> {
     database.lines(
         "WITH mine AS (SELECT oid, relname, reloptions FROM pg_class
                        WHERE relnamespace = 'public'::regnamespace AND relname NOT LIKE '!_!_diesel%' ESCAPE '!')
-         SELECT concat_ws(' ', 'column', c.table_name, c.column_name, c.ordinal_position, c.data_type, c.udt_name, c.collation_name,
+         SELECT concat_ws(' ', 'column', c.table_name, c.column_name,
+                -- Not the position itself: a column that was dropped and added again leaves a gap.
+                row_number() OVER (PARTITION BY c.table_name ORDER BY c.ordinal_position), c.data_type, c.udt_name, c.collation_name,
                 c.numeric_precision, c.numeric_scale, c.is_nullable, c.column_default) AS value
          FROM information_schema.columns c WHERE c.table_schema = 'public' AND c.table_name IN (SELECT relname FROM mine)
          UNION ALL SELECT concat_ws(' ', 'constraint', conrelid::regclass, conname, pg_get_constraintdef(oid))
@@ -26,7 +28,8 @@ fn dump(database: &TestDatabase) -> Vec<String> {
          UNION ALL SELECT 'function ' || pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
          UNION ALL SELECT concat_ws(' ', 'view', viewname, definition) FROM pg_views WHERE schemaname = 'public'
          UNION ALL SELECT concat_ws(' ', 'options', relname, reloptions) FROM mine
-         UNION ALL SELECT concat_ws(' ', 'comment', d.objoid::regclass, d.objsubid, d.description)
+         UNION ALL SELECT concat_ws(' ', 'comment', d.objoid::regclass,
+                    (SELECT attname FROM pg_attribute WHERE attrelid = d.objoid AND attnum = d.objsubid AND d.objsubid > 0), d.description)
                    FROM pg_description d WHERE d.objoid IN (SELECT oid FROM mine)
          ORDER BY 1",
     )
