@@ -1,10 +1,13 @@
 //! Accounts, and what each status permits.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use rust_decimal::Decimal;
 
 use super::{AccountId, Metadata, Name, Reference, Refusal};
 use crate::money::Currency;
+
+/// The least time between two entries of an account: PostgreSQL's times are in microseconds.
+const TICK: TimeDelta = TimeDelta::microseconds(1);
 
 /// Who an account belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +52,19 @@ pub struct Account {
     pub metadata: Option<Metadata>,
     /// When it was opened.
     pub created_at: DateTime<Utc>,
+    /// The time of its last ledger entry, if it has one.
+    pub last_entry_at: Option<DateTime<Utc>>,
 }
 
 impl Account {
+    /// When its next entry is made if the clock says `now`: then, or just after its last one, should the clock have gone back since.
+    /// Later, not only not earlier: what it held at an instant does not change once that has been told.
+    #[must_use]
+    pub fn time_of_next_entry(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        let last = self.last_entry_at.unwrap_or(self.created_at);
+        last.checked_add_signed(TICK).map_or(now, |next| next.max(now))
+    }
+
     /// May money leave?
     ///
     /// # Errors

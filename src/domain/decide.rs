@@ -68,7 +68,7 @@ impl Books {
 /// What `decide` may not make itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// The database's time, taken once all locks were held.
+    /// The database's time, taken once all locks were held. Money moves then, or later: see [`Account::time_of_next_entry`].
     pub now: DateTime<Utc>,
     /// The id of whatever the command creates.
     pub id: Uuid,
@@ -130,6 +130,7 @@ fn open_account(open: &OpenAccount, moment: Moment) -> Effect {
         currency: open.currency,
         balance: open.currency.exact(Decimal::ZERO),
         entry_count: 0,
+        last_entry_at: None,
         name: open.name.clone(),
         reference: open.reference.clone(),
         metadata: open.metadata.clone(),
@@ -215,7 +216,7 @@ fn charge(books: &mut Books, tenant: TenantId, pay: &Pay, moment: Moment) -> Res
         description: pay.description.clone(),
         reference: pay.reference.clone(),
         metadata: pay.metadata.clone(),
-        created_at: moment.now,
+        created_at: transfer.created_at,
     };
     books.add_payment(tenant, payment.clone());
     Ok(Effect::Paid(payment, transfer))
@@ -262,7 +263,7 @@ fn give_back(books: &mut Books, tenant: TenantId, ask: &RefundPayment, moment: M
         payment: ask.payment,
         amount,
         reason: ask.reason.clone(),
-        created_at: moment.now,
+        created_at: transfer.created_at,
     };
     Ok(Effect::Refunded(refund, transfer))
 }
@@ -300,8 +301,9 @@ fn transfer(
     let to = books.account(tenant, route.to).ok_or(no_such(route.to))?;
     to.permits_credit()?;
     from.permits_debit()?;
-    let from = after_debit(from, amount)?;
-    let to = after_credit(to, amount)?;
+    let at = to.time_of_next_entry(from.time_of_next_entry(moment.now));
+    let from = after_debit(from, amount, at)?;
+    let to = after_credit(to, amount, at)?;
     let side = |account: &Account| Side {
         account: account.id,
         entry_no: account.entry_count,
@@ -314,26 +316,26 @@ fn transfer(
         debit: side(&from),
         credit: side(&to),
         description,
-        created_at: moment.now,
+        created_at: at,
     };
     books.add_account(tenant, from);
     books.add_account(tenant, to);
     Ok(transfer)
 }
 
-fn after_debit(account: &Account, amount: Amount) -> Result<Account, Refusal> {
+fn after_debit(account: &Account, amount: Amount, at: DateTime<Utc>) -> Result<Account, Refusal> {
     let balance = account.balance - amount.value();
     if account.kind == AccountKind::Standard && balance < Decimal::ZERO {
         return Err(Refusal::InsufficientFunds(account.id));
     }
-    with_balance(account, balance)
+    with_entry(account, balance, at)
 }
 
-fn after_credit(account: &Account, amount: Amount) -> Result<Account, Refusal> {
-    with_balance(account, account.balance + amount.value())
+fn after_credit(account: &Account, amount: Amount, at: DateTime<Utc>) -> Result<Account, Refusal> {
+    with_entry(account, account.balance + amount.value(), at)
 }
 
-fn with_balance(account: &Account, balance: Decimal) -> Result<Account, Refusal> {
+fn with_entry(account: &Account, balance: Decimal, at: DateTime<Utc>) -> Result<Account, Refusal> {
     if balance > money::MAX || balance < -money::EXTERNAL_MAX {
         return Err(Refusal::BalanceOverflow(account.id));
     }
@@ -341,6 +343,7 @@ fn with_balance(account: &Account, balance: Decimal) -> Result<Account, Refusal>
     Ok(Account {
         balance,
         entry_count: account.entry_count + 1,
+        last_entry_at: Some(at),
         ..account.clone()
     })
 }

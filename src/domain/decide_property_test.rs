@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use chrono::TimeDelta;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::strategy::ValueTree;
@@ -86,6 +87,8 @@ fn random_books() -> impl Strategy<Value = Books> {
                 reference: None,
                 metadata: None,
                 created_at: DateTime::UNIX_EPOCH,
+                last_entry_at: (entry_count > 25)
+                    .then_some(DateTime::UNIX_EPOCH + TimeDelta::microseconds(entry_count)),
             };
             books.add_account(tenant, account);
         }
@@ -125,6 +128,8 @@ struct Draft {
     minor: u32,
     part: Part,
     expects_none: bool,
+    /// What the clock shows, in microseconds: it goes forward and back.
+    clock: i64,
 }
 
 fn drafts() -> impl Strategy<Value = Vec<Draft>> {
@@ -144,7 +149,13 @@ fn drafts() -> impl Strategy<Value = Vec<Draft>> {
         any::<(Index, Index)>(),
     );
     let part = prop_oneof![3 => Just(Part::All), 3 => Just(Part::Some), 1 => Just(Part::TooPrecise)];
-    let how = (prop::bool::weighted(0.15), 1..2000_u32, part, prop::bool::weighted(0.2));
+    let how = (
+        prop::bool::weighted(0.15),
+        1..2000_u32,
+        part,
+        prop::bool::weighted(0.2),
+        0..20_i64,
+    );
     let draft = (verb, who, how).prop_map(|(verb, (tenant, code, (from, to)), how)| Draft {
         verb,
         tenant,
@@ -155,6 +166,7 @@ fn drafts() -> impl Strategy<Value = Vec<Draft>> {
         minor: how.1,
         part: how.2,
         expects_none: how.3,
+        clock: how.4,
     });
     prop::collection::vec(draft, 1..60)
 }
@@ -237,7 +249,7 @@ fn commands(drafts: &[Draft]) -> Vec<(TenantId, Command, Moment)> {
         if let Command::Pay(_) = command {
             earlier.push((draft.tenant, PaymentId(id)));
         }
-        let now = DateTime::UNIX_EPOCH;
+        let now = DateTime::UNIX_EPOCH + TimeDelta::microseconds(draft.clock);
         commands.push((draft.tenant, command, Moment { now, id }));
     }
     commands
@@ -313,6 +325,23 @@ fn check_transfer(tenant: TenantId, transfer: &Transfer, before: &Books, after: 
     }
 }
 
+/// Money moves now, or just after the last entry of one of the accounts where the clock has gone back behind that, and both remember it.
+fn check_time(tenant: TenantId, transfer: &Transfer, now: DateTime<Utc>, before: &Books, after: &Books) {
+    let at = transfer.created_at;
+    let mut reasons = vec![now];
+    for side in [transfer.debit, transfer.credit] {
+        let old = before.account(tenant, side.account).unwrap();
+        let last = old.last_entry_at.unwrap_or(old.created_at);
+        assert!(at > last, "an entry as old as the one before, or older");
+        reasons.push(last + TimeDelta::microseconds(1));
+        assert_eq!(after.account(tenant, side.account).unwrap().last_entry_at, Some(at));
+    }
+    assert_eq!(Some(at), reasons.into_iter().max(), "later than it need be");
+    if let Some(payment) = after.payment(tenant, PaymentId(transfer.id)) {
+        assert_eq!(payment.created_at, at);
+    }
+}
+
 proptest! {
     /// Without it money is made or lost by some sequence of commands that nobody thought of.
     #[test]
@@ -324,6 +353,7 @@ proptest! {
                 Err(_) => prop_assert_eq!(&books, &before, "a refusal changed the books"),
                 Ok(effect) => if let Some(transfer) = effect.transfer() {
                     check_transfer(tenant, transfer, &before, &books);
+                    check_time(tenant, transfer, moment.now, &before, &books);
                     prop_assert_eq!(transfer.id, moment.id);
                 }
             }

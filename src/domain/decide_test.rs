@@ -43,6 +43,7 @@ fn account(id: AccountId, code: &str, balance: &str) -> Account {
         reference: None,
         metadata: None,
         created_at: DateTime::UNIX_EPOCH,
+        last_entry_at: None,
     }
 }
 
@@ -187,15 +188,8 @@ fn deposits_and_withdrawals_move_money_against_the_external_account() {
         (balance(&books, ALICE), balance(&books, external)),
         ("20.00".into(), "-20.00".into())
     );
-    let transfer = effect.transfer().unwrap();
-    assert_eq!(
-        (
-            transfer.debit.account,
-            transfer.debit.entry_no,
-            transfer.credit.entry_no
-        ),
-        (ALICE, 2, 2)
-    );
+    let Transfer { debit, credit, .. } = effect.transfer().unwrap();
+    assert_eq!((debit.account, debit.entry_no, credit.entry_no), (ALICE, 2, 2));
 }
 
 /// Without it a new account comes with money, or in a state that nobody asked for.

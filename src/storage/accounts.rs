@@ -25,6 +25,7 @@ struct AccountRow {
     reference: Option<String>,
     metadata: Option<Value>,
     created_at: DateTime<Utc>,
+    last_entry_at: Option<DateTime<Utc>>,
 }
 
 impl AccountRow {
@@ -41,6 +42,7 @@ impl AccountRow {
             reference: rows::reference(self.reference)?,
             metadata: rows::metadata(self.metadata)?,
             created_at: self.created_at,
+            last_entry_at: self.last_entry_at,
         };
         Ok((TenantId(self.tenant_id), account))
     }
@@ -50,17 +52,23 @@ batch_query! {
     /// Locks accounts against each other's writers, in the one order that all instances keep: the sort is below the
     /// lock in the plan, so it is the order the locks are taken in. FOR NO KEY UPDATE lets foreign-key checks of other
     /// transactions pass. The clock is read outside the locked rows, once for each as it comes: the latest is a
-    /// time at which all locks were held, and so it never runs backwards in an account's statement.
+    /// time at which all locks were held. An account that has not been moved since the column `last_entry_at` came has its last
+    /// entry looked up: it is old enough to be seen.
     Lock -> (accounts::SqlType, Timestamptz) {
         "WITH locked AS MATERIALIZED ( \
-             SELECT tenant_id, id, currency, kind, status, balance, entry_count, name, reference, metadata, created_at \
+             SELECT tenant_id, id, currency, kind, status, balance, entry_count, name, reference, metadata, created_at, \
+                    last_entry_at \
              FROM accounts \
              WHERE (tenant_id, id) IN (SELECT * FROM unnest(" [tenant_ids: Vec<Uuid> as Array<SqlUuid>]
         ", " [ids: Vec<Uuid> as Array<SqlUuid>]
         ")) \
              ORDER BY tenant_id, id \
              FOR NO KEY UPDATE) \
-         SELECT locked.*, clock_timestamp() FROM locked"
+         SELECT l.tenant_id, l.id, l.currency, l.kind, l.status, l.balance, l.entry_count, l.name, l.reference, l.metadata, l.created_at, \
+                coalesce(l.last_entry_at, (SELECT e.created_at FROM ledger_entries e \
+                                           WHERE e.tenant_id = l.tenant_id AND e.account_id = l.id AND e.entry_no = l.entry_count)), \
+                clock_timestamp() \
+         FROM locked l"
     }
 }
 
@@ -85,18 +93,20 @@ pub fn lock(connection: &mut PgConnection, ids: impl Iterator<Item = (TenantId, 
 batch_query! {
     /// Writes what commands change on accounts.
     Write -> () {
-        "UPDATE accounts a SET balance = w.balance, entry_count = w.entry_count, status = w.status \
+        "UPDATE accounts a SET balance = w.balance, entry_count = w.entry_count, status = w.status, \
+                               last_entry_at = w.last_entry_at \
          FROM unnest(" [tenant_ids: Vec<Uuid> as Array<SqlUuid>]
         ", " [ids: Vec<Uuid> as Array<SqlUuid>]
         ", " [balances: Vec<Decimal> as Array<Numeric>]
         ", " [entry_counts: Vec<i64> as Array<BigInt>]
         ", " [statuses: Vec<&'static str> as Array<Text>]
-        ") AS w (tenant_id, id, balance, entry_count, status) \
+        ", " [last_entries_at: Vec<Option<DateTime<Utc>>> as Array<Nullable<Timestamptz>>]
+        ") AS w (tenant_id, id, balance, entry_count, status, last_entry_at) \
          WHERE a.tenant_id = w.tenant_id AND a.id = w.id"
     }
 }
 
-/// Writes balance, entry count and status of locked accounts.
+/// Writes balance, entry count, status and the time of the last entry of locked accounts.
 ///
 /// # Errors
 /// Diesel's.
@@ -110,6 +120,7 @@ pub fn write<'a>(
         balances: Vec::new(),
         entry_counts: Vec::new(),
         statuses: Vec::new(),
+        last_entries_at: Vec::new(),
     };
     for (tenant, account) in changed {
         query.tenant_ids.push(tenant.0);
@@ -117,6 +128,7 @@ pub fn write<'a>(
         query.balances.push(account.balance);
         query.entry_counts.push(account.entry_count);
         query.statuses.push(rows::account_status_name(account.status));
+        query.last_entries_at.push(account.last_entry_at);
     }
     query.execute(connection).map(drop)
 }

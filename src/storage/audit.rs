@@ -207,7 +207,7 @@ impl Table {
     /// For a walk: the columns of its key, and what else the laws look at. Idempotency keys have no order to walk in.
     fn order(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Accounts => Some(("tenant_id, id", "status, balance, entry_count")),
+            Self::Accounts => Some(("tenant_id, id", "status, balance, entry_count, last_entry_at")),
             Self::Entries => Some((
                 "tenant_id, account_id, entry_no",
                 "id, amount, balance_after, created_at, \

@@ -76,6 +76,17 @@ pub const LAWS: &[Law] = &[
                 WHERE a.entry_count <> coalesce(e.entry_no, 0)",
     },
     Law {
+        // The next entry is stamped after this time. NULL: not known, so the last entry is looked up.
+        id: "last_entry_at",
+        law: "each account knows the time of its last entry, or a later one",
+        over: Table::Accounts,
+        check: Check::Slices,
+        query: "SELECT a.tenant_id, jsonb_build_object('account_id', a.id) AS at, e.created_at || ' or later' AS expected, a.last_entry_at::text AS found
+                FROM slice a
+                JOIN ledger_entries e ON e.tenant_id = a.tenant_id AND e.account_id = a.id AND e.entry_no = a.entry_count
+                WHERE a.last_entry_at < e.created_at",
+    },
+    Law {
         id: "closed_is_empty",
         law: "no closed account holds money",
         over: Table::Accounts,

@@ -35,6 +35,7 @@ table! {
         reference -> Nullable<Text>,
         metadata -> Nullable<Jsonb>,
         created_at -> Timestamptz,
+        last_entry_at -> Nullable<Timestamptz>,
     }
 }
 

@@ -54,5 +54,6 @@ mod noisy_tenant;
 mod redis;
 mod audit;
 mod cleanup;
+mod clock;
 mod cli;
 mod tidy;

@@ -158,7 +158,7 @@ fn the_writes_of_a_batch_find_their_rows_by_the_primary_key() {
     for (words, binds, table) in [
         (
             &["UPDATE accounts"][..],
-            format!("{tenant}, {id}, '{{1}}', '{{9}}', '{{active}}'"),
+            format!("{tenant}, {id}, '{{1}}', '{{9}}', '{{active}}', '{{2027-01-01}}'"),
             "accounts",
         ),
         (&["UPDATE payments"], format!("{tenant}, {paid}, '{{1}}'"), "payments"),

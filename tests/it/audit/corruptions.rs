@@ -37,6 +37,10 @@ pub const CORRUPTIONS: &[Corruption] = &[
         &[("entry_count", "$EURO")],
     ),
     (
+        "UPDATE accounts SET last_entry_at = last_entry_at - interval '1 second' WHERE id = '$ALICE'",
+        &[("last_entry_at", "$ALICE")],
+    ),
+    (
         "ALTER TABLE accounts DROP CONSTRAINT accounts_closed_is_empty; UPDATE accounts SET status = 'closed' WHERE id = '$ALICE'",
         &[("closed_is_empty", "$ALICE")],
     ),
