@@ -10,7 +10,7 @@ use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
-use crate::domain::{self, AccountId, AccountStatus, Description, Metadata, PaymentStatus, Reference, TransferKind};
+use crate::domain::{self, AccountId, Description, Metadata, Reference};
 use crate::money::Currency;
 
 type MetadataJson<'a> = Option<&'a BTreeMap<String, String>>;
@@ -48,18 +48,10 @@ impl<'a> From<&'a domain::Account> for AccountJson<'a> {
             reference: account.reference.as_ref().map(Reference::as_str),
             currency: account.currency.code(),
             balance: account.balance.to_string(),
-            status: account_status(account.status),
+            status: account.status.as_str(),
             metadata: account.metadata.as_ref().map(Metadata::members),
             created_at: account.created_at,
         }
-    }
-}
-
-fn account_status(status: AccountStatus) -> &'static str {
-    match status {
-        AccountStatus::Active => "active",
-        AccountStatus::Frozen => "frozen",
-        AccountStatus::Closed => "closed",
     }
 }
 
@@ -98,20 +90,12 @@ impl<'a> From<&'a domain::Payment> for PaymentJson<'a> {
             amount: payment.amount.value().to_string(),
             currency: payment.currency().code(),
             refunded_amount: payment.refunded.to_string(),
-            status: payment_status(payment.status()),
+            status: payment.status().as_str(),
             description: payment.description.as_ref().map(Description::as_str),
             reference: payment.reference.as_ref().map(Reference::as_str),
             metadata: payment.metadata.as_ref().map(Metadata::members),
             created_at: payment.created_at,
         }
-    }
-}
-
-fn payment_status(status: PaymentStatus) -> &'static str {
-    match status {
-        PaymentStatus::Succeeded => "succeeded",
-        PaymentStatus::PartiallyRefunded => "partially_refunded",
-        PaymentStatus::Refunded => "refunded",
     }
 }
 
@@ -213,7 +197,7 @@ impl From<&domain::Entry> for EntryJson {
         Self {
             id: entry.id,
             account_id: entry.account.0,
-            kind: transfer_kind(entry.kind),
+            kind: entry.kind.as_str(),
             amount: entry.amount.to_string(),
             currency: entry.currency.code(),
             balance_after: entry.balance_after.to_string(),
@@ -221,15 +205,6 @@ impl From<&domain::Entry> for EntryJson {
             refund_id: entry.refund.map(|id| id.0),
             created_at: entry.created_at,
         }
-    }
-}
-
-fn transfer_kind(kind: TransferKind) -> &'static str {
-    match kind {
-        TransferKind::Deposit => "deposit",
-        TransferKind::Withdrawal => "withdrawal",
-        TransferKind::Payment => "payment",
-        TransferKind::Refund => "refund",
     }
 }
 

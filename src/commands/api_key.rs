@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::PossibleValue;
 use clap::{Subcommand, ValueEnum};
 
 use diesel::PgConnection;
@@ -9,7 +10,7 @@ use diesel::PgConnection;
 use super::Fatal;
 use crate::domain::Name;
 use crate::http::{HEARSAY, hash_api_key};
-use crate::storage::api_keys::{self, ListedKey, Wanted};
+use crate::storage::api_keys::{self, ListedKey, Scope, Wanted};
 use crate::storage::{DatabaseSettings, StorageError, connect};
 
 /// What every key begins with.
@@ -34,7 +35,7 @@ pub enum ApiKeyCommand {
         tenant: String,
         /// What the key permits
         #[arg(long, value_enum, value_delimiter = ',', default_value = "read,write")]
-        scopes: Vec<ScopeArg>,
+        scopes: Vec<Scope>,
         /// How long it is valid, in days; without: for ever
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=36500))]
         expires_in_days: Option<u32>,
@@ -54,21 +55,17 @@ pub enum ApiKeyCommand {
     },
 }
 
-/// A scope on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ScopeArg {
-    /// Every GET
-    Read,
-    /// Every POST
-    Write,
-}
+impl ValueEnum for Scope {
+    fn value_variants<'a>() -> &'a [Self] {
+        Self::ALL
+    }
 
-impl ScopeArg {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            Self::Read => "Every GET",
+            Self::Write => "Every POST",
+        };
+        Some(PossibleValue::new(self.as_str()).help(help))
     }
 }
 
@@ -85,9 +82,9 @@ pub fn run(settings: &DatabaseSettings, command: &ApiKeyCommand) -> Result<(), F
             expires_in_days,
             quiet,
         } => {
-            let names: Vec<_> = scopes.iter().map(|scope| scope.name()).collect();
+            let names: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
             let valid_for = expires_in_days.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600));
-            let key = create(&mut connection, tenant, &names, valid_for)?;
+            let key = create(&mut connection, tenant, scopes, valid_for)?;
             if *quiet {
                 println!("{key}");
             } else {
@@ -124,7 +121,7 @@ fn tenant_name(text: &str) -> Result<String, String> {
 fn create(
     connection: &mut PgConnection,
     tenant: &str,
-    scopes: &[&str],
+    scopes: &[Scope],
     valid_for: Option<Duration>,
 ) -> Result<String, Fatal> {
     let valid_for = valid_for

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use rust_decimal::Decimal;
 
-use super::{AccountId, Metadata, Name, Reference, Refusal};
+use super::{AccountId, Metadata, Name, Reference, Refusal, names};
 use crate::money::Currency;
 
 /// The least time between two entries of an account: PostgreSQL's times are in microseconds.
@@ -18,6 +18,8 @@ pub enum AccountKind {
     External,
 }
 
+names! { AccountKind { Standard: "standard", External: "external" } }
+
 /// What may happen to an account's money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountStatus {
@@ -28,6 +30,8 @@ pub enum AccountStatus {
     /// Nothing moves any more; the balance is zero.
     Closed,
 }
+
+names! { AccountStatus { Active: "active", Frozen: "frozen", Closed: "closed" } }
 
 /// An account as the database has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use rust_decimal::Decimal;
 
-use super::{AccountId, Description, Metadata, PaymentId, Reference, RefundId};
+use super::{AccountId, Description, Metadata, PaymentId, Reference, RefundId, names};
 use crate::money::{Amount, Currency};
 
 /// How much of a payment has been given back.
@@ -16,6 +16,8 @@ pub enum PaymentStatus {
     /// All.
     Refunded,
 }
+
+names! { PaymentStatus { Succeeded: "succeeded", PartiallyRefunded: "partially_refunded", Refunded: "refunded" } }
 
 /// A charge that went through: money moved from payer to payee. A refused one is not a payment.
 #[derive(Debug, Clone, PartialEq, Eq)]

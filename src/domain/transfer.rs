@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use rust_decimal::Decimal;
 use uuid::Uuid;
 
-use super::{AccountId, Description, PaymentId, RefundId};
+use super::{AccountId, Description, PaymentId, RefundId, names};
 use crate::money::{Amount, Currency};
 
 /// What a transfer is the movement of.
@@ -19,6 +19,8 @@ pub enum TransferKind {
     /// Payee back to payer.
     Refund,
 }
+
+names! { TransferKind { Deposit: "deposit", Withdrawal: "withdrawal", Payment: "payment", Refund: "refund" } }
 
 /// One side of a transfer as the account sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,31 +15,13 @@ use super::revocations;
 use super::service::read;
 use crate::api::{Code, Problem};
 use crate::domain::TenantId;
-use crate::storage::api_keys::{self, ValidKey};
+use crate::storage::api_keys::{self, Scope, ValidKey};
 use crate::storage::{Database, DatabaseSettings};
 
 /// The SHA-256 of an API key: all that is stored of it.
 #[must_use]
 pub fn hash_api_key(key: &str) -> [u8; 32] {
     Sha256::digest(key).into()
-}
-
-/// What an API key may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
-    /// Every GET.
-    Read,
-    /// Every POST.
-    Write,
-}
-
-impl Scope {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        }
-    }
 }
 
 /// Knows API keys.
@@ -84,12 +66,12 @@ impl Authenticator {
             .look_up(hash_api_key(key.trim_matches(' ')))
             .await?
             .ok_or_else(unauthenticated)?;
-        if valid.scopes.iter().any(|name| name == scope.name()) {
+        if valid.scopes.iter().any(|name| name == scope.as_str()) {
             return Ok(valid.tenant);
         }
         Err(Problem::new(
             Code::Forbidden,
-            format!("this API key lacks the scope `{}`", scope.name()),
+            format!("this API key lacks the scope `{}`", scope.as_str()),
         ))
     }
 

@@ -12,7 +12,6 @@ use actix_web::{FromRequest, HttpMessage, HttpRequest};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::auth::Scope;
 use super::headers::{RequestId, idempotency_key, once};
 use super::page::{Cursor, List, PageQuery};
 use super::query::Query;
@@ -21,6 +20,7 @@ use crate::api::body::{self, Body};
 use crate::api::{Code, Problem};
 use crate::domain::{Command, TenantId};
 use crate::idempotency::{IdempotencyKey, KeyError, Request};
+use crate::storage::api_keys::Scope;
 
 /// How long a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);

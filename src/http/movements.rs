@@ -46,7 +46,7 @@ async fn move_money(post: Post, command: fn(Movement) -> Command) -> Result<Http
     responses((status = 200, description = "The deposit", body = MovementJson)),
 )]
 pub(super) async fn show_deposit(get: Get) -> Result<HttpResponse, Problem> {
-    let deposit = find(&get, TransferKind::Deposit, "deposit").await?;
+    let deposit = find(&get, TransferKind::Deposit).await?;
     Ok(read_answer(&MovementJson::deposit(&deposit)))
 }
 
@@ -56,16 +56,16 @@ pub(super) async fn show_deposit(get: Get) -> Result<HttpResponse, Problem> {
     responses((status = 200, description = "The withdrawal", body = MovementJson)),
 )]
 pub(super) async fn show_withdrawal(get: Get) -> Result<HttpResponse, Problem> {
-    let withdrawal = find(&get, TransferKind::Withdrawal, "withdrawal").await?;
+    let withdrawal = find(&get, TransferKind::Withdrawal).await?;
     Ok(read_answer(&MovementJson::withdrawal(&withdrawal)))
 }
 
-async fn find(get: &Get, kind: TransferKind, name: &str) -> Result<Transfer, Problem> {
+async fn find(get: &Get, kind: TransferKind) -> Result<Transfer, Problem> {
     get.query(&[])?;
     let (tenant, id) = (get.tenant, get.id()?);
     let transfer = get
         .service
         .read(tenant, move |connection| transfers::find(connection, tenant, kind, id))
         .await?;
-    transfer.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no {name} {id}")))
+    transfer.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no {} {id}", kind.as_str())))
 }

@@ -78,7 +78,7 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
     let mut filter = PaymentFilter {
         id: None,
         account: query.uuid("account_id")?.map(AccountId),
-        status: query.value("status", status)?,
+        status: query.value("status", PaymentStatus::parse)?,
         reference: query.text("reference").map(str::to_owned),
         created_from: query.instant("created_from")?,
         created_to: query.instant("created_to")?,
@@ -104,13 +104,4 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
         data: payments.iter().map(PaymentJson::from).collect(),
         next_cursor,
     }))
-}
-
-fn status(name: &str) -> Result<PaymentStatus, &'static str> {
-    match name {
-        "succeeded" => Ok(PaymentStatus::Succeeded),
-        "partially_refunded" => Ok(PaymentStatus::PartiallyRefunded),
-        "refunded" => Ok(PaymentStatus::Refunded),
-        _ => Err("must be succeeded, partially_refunded or refunded"),
-    }
 }

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::domain::names;
+
 /// What kind of thing a request brought about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResourceKind {
@@ -16,6 +18,16 @@ pub enum ResourceKind {
     Payment,
     /// A refund.
     Refund,
+}
+
+names! {
+    ResourceKind {
+        Account: "account",
+        Deposit: "deposit",
+        Withdrawal: "withdrawal",
+        Payment: "payment",
+        Refund: "refund",
+    }
 }
 
 /// What a request brought about.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch_query::batch_query;
 use super::rows::{self, Position, after};
 use super::schema::accounts::{self, table};
-use crate::domain::{Account, AccountId, AccountKind, Reference, TenantId};
+use crate::domain::{Account, AccountId, AccountKind, AccountStatus, Reference, TenantId};
 
 #[derive(Queryable)]
 struct AccountRow {
@@ -33,8 +33,8 @@ impl AccountRow {
         let currency = rows::currency(&self.currency)?;
         let account = Account {
             id: AccountId(self.id),
-            kind: rows::account_kind(&self.kind)?,
-            status: rows::account_status(&self.status)?,
+            kind: rows::named(&self.kind, AccountKind::parse)?,
+            status: rows::named(&self.status, AccountStatus::parse)?,
             currency,
             balance: currency.exact(self.balance),
             entry_count: self.entry_count,
@@ -127,7 +127,7 @@ pub fn write<'a>(
         query.ids.push(account.id.0);
         query.balances.push(account.balance);
         query.entry_counts.push(account.entry_count);
-        query.statuses.push(rows::account_status_name(account.status));
+        query.statuses.push(account.status.as_str());
         query.last_entries_at.push(account.last_entry_at);
     }
     query.execute(connection).map(drop)
@@ -192,8 +192,8 @@ pub fn insert<'a>(
         query.tenant_ids.push(tenant.0);
         query.ids.push(account.id.0);
         query.currencies.push(account.currency.code());
-        query.kinds.push(rows::account_kind_name(account.kind));
-        query.statuses.push(rows::account_status_name(account.status));
+        query.kinds.push(account.kind.as_str());
+        query.statuses.push(account.status.as_str());
         query.names.push(account.name.as_str().to_owned());
         query
             .references
@@ -217,7 +217,7 @@ pub fn insert<'a>(
 pub fn find(connection: &mut PgConnection, tenant: TenantId, id: AccountId) -> QueryResult<Option<Account>> {
     let row: Option<AccountRow> = table
         .find((tenant.0, id.0))
-        .filter(accounts::kind.eq(rows::account_kind_name(AccountKind::Standard)))
+        .filter(accounts::kind.eq(AccountKind::Standard.as_str()))
         .first(connection)
         .optional()?;
     Ok(row
@@ -238,7 +238,7 @@ pub fn list(
 ) -> QueryResult<Vec<Account>> {
     let mut query = table
         .filter(accounts::tenant_id.eq(tenant.0))
-        .filter(accounts::kind.eq(rows::account_kind_name(AccountKind::Standard)))
+        .filter(accounts::kind.eq(AccountKind::Standard.as_str()))
         .order((accounts::created_at.desc(), accounts::id.desc()))
         .limit(limit)
         .into_boxed();

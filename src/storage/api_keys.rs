@@ -9,7 +9,18 @@ use diesel::sql_types::{BigInt, Nullable, Timestamptz};
 use uuid::Uuid;
 
 use super::schema::{api_keys, tenants};
-use crate::domain::TenantId;
+use crate::domain::{TenantId, names};
+
+/// What an API key may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Every GET.
+    Read,
+    /// Every POST.
+    Write,
+}
+
+names! { Scope { Read: "read", Write: "write" } }
 
 /// A key that may be used now.
 #[derive(Debug, Clone)]
@@ -57,9 +68,10 @@ pub fn create(
     tenant: &str,
     prefix: &str,
     key_hash: &[u8],
-    scopes: &[&str],
+    scopes: &[Scope],
     valid_for: Option<i64>,
 ) -> QueryResult<bool> {
+    let names: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
     diesel::insert_into(tenants::table)
         .values((tenants::tenant_id.eq(Uuid::now_v7()), tenants::name.eq(tenant)))
         .on_conflict(tenants::name)
@@ -77,7 +89,7 @@ pub fn create(
             api_keys::tenant_id.eq(tenant_id),
             api_keys::prefix.eq(prefix),
             api_keys::key_hash.eq(key_hash),
-            api_keys::scopes.eq(scopes),
+            api_keys::scopes.eq(names),
             api_keys::expires_at.eq(expires_at),
         ))
         .on_conflict((api_keys::tenant_id, api_keys::prefix))

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::batch_query::batch_query;
 use super::rows;
 use super::schema::ledger_entries::{self, table};
-use crate::domain::{AccountId, Entry, PaymentId, RefundId, TenantId};
+use crate::domain::{AccountId, Entry, PaymentId, RefundId, TenantId, TransferKind};
 
 #[derive(Queryable)]
 struct EntryRow {
@@ -33,7 +33,7 @@ impl EntryRow {
             id: self.id,
             account: AccountId(self.account_id),
             entry_no: self.entry_no,
-            kind: rows::transfer_kind(&self.kind)?,
+            kind: rows::named(&self.kind, TransferKind::parse)?,
             amount: currency.exact(self.amount),
             currency,
             balance_after: currency.exact(self.balance_after),

@@ -133,11 +133,9 @@ pub fn save_responses<'a>(
         query.keys.push(request.key.as_str().to_owned());
         query.codes.push(i16::try_from(response.status).map_err(unreadable)?);
         query.bodies.push(response.body.to_vec());
-        query.resource_kinds.push(
-            response
-                .resource
-                .map(|resource| rows::resource_kind_name(resource.kind)),
-        );
+        query
+            .resource_kinds
+            .push(response.resource.map(|resource| resource.kind.as_str()));
         query.resource_ids.push(response.resource.map(|resource| resource.id));
     }
     let expected = query.keys.len();
@@ -224,7 +222,7 @@ fn hash(bytes: &[u8]) -> QueryResult<RequestHash> {
 fn resource(kind: Option<&str>, id: Option<Uuid>) -> QueryResult<Option<Resource>> {
     match (kind, id) {
         (Some(kind), Some(id)) => Ok(Some(Resource {
-            kind: rows::resource_kind(kind)?,
+            kind: rows::named(kind, ResourceKind::parse)?,
             id,
         })),
         _ => Ok(None),
@@ -319,7 +317,7 @@ pub fn payment_made_by(
     table::table
         .find((tenant.0, key.as_str()))
         .filter(table::forget_at.gt(diesel::dsl::now))
-        .filter(table::resource_kind.eq(rows::resource_kind_name(ResourceKind::Payment)))
+        .filter(table::resource_kind.eq(ResourceKind::Payment.as_str()))
         .select(table::resource_id)
         .first::<Option<Uuid>>(connection)
         .optional()

@@ -61,7 +61,7 @@ pub fn insert<'a>(
     for (tenant, transfer) in new {
         query.tenant_ids.push(tenant.0);
         query.ids.push(transfer.id);
-        query.kinds.push(rows::transfer_kind_name(transfer.kind));
+        query.kinds.push(transfer.kind.as_str());
         query.debit_account_ids.push(transfer.debit.account.0);
         query.credit_account_ids.push(transfer.credit.account.0);
         query.currencies.push(transfer.amount.currency().code());
@@ -104,7 +104,7 @@ impl TransferRow {
         let currency = rows::currency(&self.currency)?;
         Ok(Transfer {
             id: self.id,
-            kind: rows::transfer_kind(&self.kind)?,
+            kind: rows::named(&self.kind, TransferKind::parse)?,
             amount: rows::amount(self.amount, currency)?,
             debit: Side {
                 account: AccountId(self.debit_account_id),
@@ -134,7 +134,7 @@ pub fn find(
 ) -> QueryResult<Option<Transfer>> {
     let row: Option<TransferRow> = table
         .find((tenant.0, id))
-        .filter(transfers::kind.eq(rows::transfer_kind_name(kind)))
+        .filter(transfers::kind.eq(kind.as_str()))
         .first(connection)
         .optional()?;
     row.map(TransferRow::into_transfer).transpose()

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use payonce::http::hash_api_key;
-use payonce::storage::api_keys;
+use payonce::storage::api_keys::{self, Scope};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -281,7 +281,7 @@ async fn an_expired_key_is_out() {
             "tenant-a",
             prefix,
             &hash,
-            &["read"],
+            &[Scope::Read],
             Some(seconds),
         );
         assert!(created.expect("a key"));

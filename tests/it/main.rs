@@ -22,6 +22,7 @@ mod http_edge;
 mod limits;
 mod metrics;
 mod movements;
+mod names;
 mod mutations;
 mod openapi;
 mod pagination;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use payonce::http::hash_api_key;
-use payonce::storage::api_keys;
+use payonce::storage::api_keys::{self, Scope};
 
 use crate::support::app::{address_in, program, until_async};
 use crate::support::{App, Client, Proxy, TestDatabase};
@@ -19,7 +19,14 @@ const PREFIX: &str = "payonce_01234567";
 fn key_of(app: &App, tenant: &str, rest: &str) -> Client {
     let key = format!("{PREFIX}{}", rest.repeat(56));
     let mut connection = app.database.connect();
-    let created = api_keys::create(&mut connection, tenant, PREFIX, &hash_api_key(&key), &["read"], None);
+    let created = api_keys::create(
+        &mut connection,
+        tenant,
+        PREFIX,
+        &hash_api_key(&key),
+        &[Scope::Read],
+        None,
+    );
     assert!(created.expect("a key"), "{tenant} has one that begins like this");
     app.with_api_key(&key)
 }

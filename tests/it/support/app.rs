@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use payonce::domain::{AccountId, TenantId};
 use payonce::http::hash_api_key;
-use payonce::storage::api_keys;
+use payonce::storage::api_keys::{self, Scope};
 use uuid::Uuid;
 
 use super::{Client, TestDatabase};
@@ -131,6 +131,7 @@ pub fn redis_url() -> String {
 
 /// A new API key of the tenant with this name.
 pub fn create_api_key(database: &TestDatabase, tenant: &str, scopes: &[&str]) -> String {
+    let scopes: Vec<_> = scopes.iter().map(|name| Scope::parse(name).expect("a scope")).collect();
     let key = format!("payonce_{}", Uuid::new_v4().simple());
     let prefix = format!("payonce_{}", Uuid::new_v4().simple());
     let created = api_keys::create(
@@ -138,7 +139,7 @@ pub fn create_api_key(database: &TestDatabase, tenant: &str, scopes: &[&str]) ->
         tenant,
         &prefix,
         &hash_api_key(&key),
-        scopes,
+        &scopes,
         None,
     );
     assert!(created.expect("an API key"));
