@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::engine::{WaitSettings, WorkerSettings};
+use crate::engine::{SESSIONS_OF_A_WORKER, WaitSettings, WorkerSettings};
 use crate::http::HttpSettings;
 use crate::http::server::ServerSettings;
 use crate::idempotency::Retention;
@@ -85,6 +85,9 @@ pub struct ServeArgs {
     /// Most connections of clients: 16 to 1000000; unset: 4096, or fewer if the limit of open files is low
     #[arg(long, env, value_parser = clap::value_parser!(u32).range(16..=1_000_000))]
     pub max_connections: Option<u32>,
+    /// Serve although `fsync` or `full_page_writes` is off in PostgreSQL, so that a crash can lose what was confirmed
+    #[arg(long, env)]
+    pub allow_unsafe_durability: bool,
     /// How often expired keys are cleaned up: 1s to 1d; 0 for never
     #[arg(long, env, default_value = "60s", value_parser = |text: &str| duration_or_zero(text, Duration::from_secs(1), Duration::from_secs(DAY)))]
     pub cleanup_interval: Duration,
@@ -155,6 +158,7 @@ impl ServeArgs {
             // Some are left for others, whatever one tenant reads.
             reads_per_tenant: count(self.database.read_pool_size.div_ceil(2)),
             rate_limit: self.rate_limit,
+            allow_unsafe_durability: self.allow_unsafe_durability,
         }
     }
 
@@ -166,7 +170,9 @@ impl ServeArgs {
             workers: count(self.http_workers),
             max_connections: self.max_connections.map(count),
             // One more listens for revoked API keys, one announces itself, one cleans up.
-            database_connections: count(self.engine_workers + self.database.read_pool_size + RESERVED_CONNECTIONS) + 3,
+            database_connections: count(self.engine_workers) * SESSIONS_OF_A_WORKER
+                + count(self.database.read_pool_size + RESERVED_CONNECTIONS)
+                + 3,
             shutdown_timeout: self.shutdown_timeout,
         }
     }

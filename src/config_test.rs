@@ -43,6 +43,7 @@ fn the_defaults_are_those_of_the_contract() {
     assert_eq!((args.engine_workers, args.batch_max), (2, 64));
     assert!(args.redis().is_none(), "Redis is off unless it is asked for");
     assert!(args.rate_limit.is_none());
+    assert!(!args.allow_unsafe_durability);
 }
 
 /// Without it a duplicate is told that the service is out of reach while it waits for the first one, as it should.

@@ -19,7 +19,7 @@ use crate::config::ServeArgs;
 use crate::engine::{Engine, Workers};
 use crate::http::{Authenticator, Service, server};
 use crate::redis_hint::RedisHint;
-use crate::storage::{Database, run_migrations};
+use crate::storage::{Database, StorageError, connect, guarantees, run_migrations};
 
 /// How long a stop waits for idle workers to end, however little of `SHUTDOWN_TIMEOUT` is left.
 const LAST_GRACE: Duration = Duration::from_millis(500);
@@ -41,6 +41,7 @@ pub struct Running {
 /// A sentence that says what is missing.
 pub fn start(args: &ServeArgs) -> Result<Running, Fatal> {
     let database_settings = args.database.settings();
+    insist_on_durability(args)?;
     for migration in run_migrations(&database_settings)? {
         tracing::info!(%migration, "migrated");
     }
@@ -74,6 +75,20 @@ pub fn start(args: &ServeArgs) -> Result<Running, Fatal> {
         workers,
         told_at,
     })
+}
+
+/// To confirm a payment that a crash can lose is worse than not to start.
+fn insist_on_durability(args: &ServeArgs) -> Result<(), Fatal> {
+    let mut connection = connect(&args.database.settings())?;
+    let volatility = guarantees::volatility(&mut connection).map_err(|error| StorageError::before_commit(&error))?;
+    match volatility {
+        None => Ok(()),
+        Some(why) if args.allow_unsafe_durability => {
+            tracing::warn!("{why}; ALLOW_UNSAFE_DURABILITY is set");
+            Ok(())
+        }
+        Some(why) => Err(format!("{why}, or set ALLOW_UNSAFE_DURABILITY=true where nothing is at stake").into()),
+    }
 }
 
 /// Runs until it is told to stop.

@@ -20,6 +20,7 @@ use self::outcome::settle;
 pub use self::outcome::{Answer, EngineError, Outcome};
 use self::queue::{Queue, QueueError};
 use self::session::ALONE_LOCK_TIMEOUT;
+pub use self::session::SESSIONS_OF_A_WORKER;
 use self::transaction::{Answered, Failure, Step};
 pub use self::worker::{WorkerSettings, Workers};
 use crate::idempotency::{Record, Request, judge};
@@ -180,7 +181,7 @@ impl Engine {
                     metrics::counter!("payonce_broken_total").increment(1);
                     return Err(EngineError::Broken);
                 }
-                StorageError::Unreachable(_) | StorageError::NoAnswer => false,
+                StorageError::Unreachable(_) | StorageError::Unfit(_) | StorageError::NoAnswer => false,
                 _ if waited_for_lock => started.elapsed() < self.wait.duplicate,
                 _ => quick_retries < QUICK_RETRIES,
             };
@@ -205,6 +206,7 @@ impl Engine {
 fn told(error: &StorageError) -> &'static str {
     match error {
         StorageError::Unreachable(_) => "the database is out of reach",
+        StorageError::Unfit(_) => "the database is not set up as this service needs it",
         StorageError::OutcomeUnknown(_) => "the connection to the database was lost during the commit",
         StorageError::NoAnswer => "the database does not answer; what becomes of the attempt is unknown",
         StorageError::RolledBack(_) | StorageError::Broken(_) => "the last attempt was rolled back",

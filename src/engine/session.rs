@@ -24,9 +24,9 @@ use crate::storage::{AnswerDue, DatabaseSettings, StorageError, idempotency_keys
 /// and comes again anyway.
 pub(super) const ALONE_LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How many threads that were given up a worker may have; with that many it waits for one of them. Each keeps a connection, and
-/// perhaps locks: a server that answers nobody would get more of them for ever.
-const GIVEN_UP_MAX: usize = 3;
+/// Most threads, and connections, that a worker has, those that it gave up included: with that many it waits for one of them to come
+/// back. A server that answers nobody would get more and more of them, each perhaps with locks.
+pub const SESSIONS_OF_A_WORKER: usize = 4;
 
 /// How often a worker looks whether an answer is overdue.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -109,7 +109,7 @@ impl Session {
     fn replace(&mut self) -> std::io::Result<Thread> {
         self.given_up
             .retain(|done| matches!(done.try_recv(), Err(TryRecvError::Empty)));
-        if self.given_up.len() >= GIVEN_UP_MAX {
+        if self.given_up.len() + 1 >= SESSIONS_OF_A_WORKER {
             let mut any = Select::new();
             for done in &self.given_up {
                 any.recv(done);

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::service::read;
 use crate::api::{Code, Problem};
-use crate::storage::{Database, entries};
+use crate::storage::{Database, guarantees};
 
 /// Lets one ask, in the order of arrival. Who waits costs a connection of HTTP, and those are bounded.
 pub(super) struct OneAtATime(Arc<Semaphore>);
@@ -36,15 +36,23 @@ impl OneAtATime {
     }
 }
 
-/// Does the database answer? One question is enough for all who were waiting when it was asked.
-#[derive(Default)]
+/// Does the database answer, and keep what it confirms? One question is enough for all who were waiting when it was asked.
 pub(super) struct Readiness {
     turns: OneAtATime,
     /// When it was asked last, and what came of it.
     last: Mutex<Option<(Instant, Result<(), Problem>)>>,
+    allow_unsafe_durability: bool,
 }
 
 impl Readiness {
+    pub fn new(allow_unsafe_durability: bool) -> Self {
+        Self {
+            turns: OneAtATime::default(),
+            last: Mutex::default(),
+            allow_unsafe_durability,
+        }
+    }
+
     /// Asks, or has the answer of a question that was asked since.
     pub async fn check(&self, database: &Database, timeout: Duration) -> Result<(), Problem> {
         let came = Instant::now();
@@ -55,13 +63,16 @@ impl Readiness {
             return outcome.clone();
         }
         let asked = Instant::now();
-        let outcome = read(database, timeout.saturating_sub(came.elapsed()), move |connection| {
-            let now = entries::now(connection);
+        let volatility = read(database, timeout.saturating_sub(came.elapsed()), move |connection| {
+            let volatility = guarantees::volatility(connection);
             drop(turn);
-            now
+            volatility
         })
-        .await
-        .map(drop);
+        .await;
+        let outcome = volatility.and_then(|volatility| match volatility {
+            Some(why) if !self.allow_unsafe_durability => Err(Problem::new(Code::Unavailable, why)),
+            _ => Ok(()),
+        });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((asked, outcome.clone()));
         outcome
     }

@@ -26,7 +26,7 @@ pub(super) async fn live() -> Result<HttpResponse, Problem> {
 
 /// Can it serve?
 ///
-/// Only if the database answers, and the commands get on. Redis does not matter.
+/// Only if the database answers and keeps what it confirms, and the commands get on. Redis does not matter.
 #[utoipa::path(get, path = "/health/ready", operation_id = "checkReady", tag = "operations", security(()),
     responses((status = 200, description = "It can", body = Health)))]
 pub(super) async fn ready(service: Data<Service>) -> Result<HttpResponse, Problem> {

@@ -26,6 +26,8 @@ pub struct HttpSettings {
     pub reads_per_tenant: usize,
     /// Requests a second that one tenant may make; `None`: any number.
     pub rate_limit: Option<NonZeroU32>,
+    /// Serve although a crash of PostgreSQL's machine can lose what was confirmed?
+    pub allow_unsafe_durability: bool,
 }
 
 /// What all handlers share.
@@ -67,7 +69,7 @@ impl Service {
             metrics,
             database,
             reserved,
-            readiness: Readiness::default(),
+            readiness: Readiness::new(settings.allow_unsafe_durability),
             turns: Turns::new(settings.reads_per_tenant),
             answer_timeout: settings.answer_timeout,
             limiter,
@@ -98,7 +100,7 @@ impl Service {
         read(&self.database, self.answer_timeout, in_turn).await
     }
 
-    /// Does the database answer?
+    /// Does the database answer, and keep what it confirms?
     ///
     /// # Errors
     /// `unavailable`.

@@ -3,19 +3,10 @@
 use std::time::Duration;
 
 use diesel::connection::SimpleConnection;
-use diesel::dsl::sql;
 use diesel::r2d2::{ConnectionManager, CustomizeConnection, Pool};
-use diesel::sql_types::{BigInt, Bool};
-use diesel::{Connection, ConnectionError, PgConnection, QueryResult, RunQueryDsl};
-use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use diesel::{Connection, ConnectionError, PgConnection, QueryResult};
 
-use super::{AnswerDue, StorageError};
-
-/// The schema, inside the binary.
-pub const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
-
-/// Held while migrations run, so that any number of instances may start at once. The number is "payonce" in ASCII.
-const MIGRATION_LOCK: i64 = 0x0070_6179_6f6e_6365;
+use super::{AnswerDue, StorageError, guarantees};
 
 /// Longest time until a connection is open. libpq keeps a limit for each host and address; but not for the resolution of names, nor
 /// for the first statements.
@@ -23,9 +14,6 @@ const CONNECT_MAX: Duration = Duration::from_secs(30);
 
 /// How much later than PostgreSQL's own limit for a statement the answer may arrive here.
 const ANSWER_GRACE: Duration = Duration::from_secs(1);
-
-/// How often an instance looks whether another one has finished with the migrations.
-const MIGRATION_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How PostgreSQL is reached, and how long anything there may take.
 #[derive(Debug, Clone)]
@@ -79,21 +67,24 @@ impl DatabaseSettings {
         self.statement_timeout + ANSWER_GRACE
     }
 
-    fn set_up(&self, connection: &mut PgConnection) -> QueryResult<()> {
-        connection.batch_execute(&format!(
+    fn set_up(&self, connection: &mut PgConnection) -> Result<(), StorageError> {
+        let limits = format!(
             "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {};
              SET default_transaction_isolation = 'read committed'; SET TIME ZONE 'UTC'",
             self.statement_timeout.as_millis(),
             self.lock_timeout.as_millis(),
             self.idle_in_transaction_timeout.as_millis(),
-        ))
+        );
+        let limited = connection.batch_execute(&limits);
+        limited.map_err(|error| StorageError::Unreachable(error.to_string()))?;
+        guarantees::secure(connection)
     }
 }
 
-/// Opens a connection with all session limits set.
+/// Opens a connection with all session limits set, to a database that can be relied upon.
 ///
 /// # Errors
-/// [`StorageError::Unreachable`].
+/// [`StorageError::Unreachable`], [`StorageError::Unfit`].
 pub fn connect(settings: &DatabaseSettings) -> Result<PgConnection, StorageError> {
     connect_watched(settings, &AnswerDue::default())
 }
@@ -101,16 +92,13 @@ pub fn connect(settings: &DatabaseSettings) -> Result<PgConnection, StorageError
 /// The same, and `due` tells from now on whether an answer is overdue.
 ///
 /// # Errors
-/// [`StorageError::Unreachable`].
+/// [`StorageError::Unreachable`], [`StorageError::Unfit`].
 pub fn connect_watched(settings: &DatabaseSettings, due: &AnswerDue) -> Result<PgConnection, StorageError> {
-    let unreachable = |error: String| StorageError::Unreachable(error);
     due.within(CONNECT_MAX);
     let mut connection =
-        PgConnection::establish(&settings.conninfo()).map_err(|error| unreachable(error.to_string()))?;
+        PgConnection::establish(&settings.conninfo()).map_err(|error| StorageError::Unreachable(error.to_string()))?;
     due.watch(&mut connection, settings.answer_limit());
-    settings
-        .set_up(&mut connection)
-        .map_err(|error| unreachable(error.to_string()))?;
+    settings.set_up(&mut connection)?;
     Ok(connection)
 }
 
@@ -120,30 +108,6 @@ pub fn connect_watched(settings: &DatabaseSettings, due: &AnswerDue) -> Result<P
 /// If the connection is gone.
 pub fn set_lock_timeout(connection: &mut PgConnection, timeout: Duration) -> QueryResult<()> {
     connection.batch_execute(&format!("SET lock_timeout = {}", timeout.as_millis()))
-}
-
-/// Brings the schema up to date. Waits for another instance that is doing the same.
-///
-/// # Errors
-/// What went wrong, as a sentence.
-pub fn run_migrations(settings: &DatabaseSettings) -> Result<Vec<String>, String> {
-    let mut connection = connect(settings).map_err(|error| error.to_string())?;
-    let run = |connection: &mut PgConnection| -> Result<Vec<String>, Box<dyn std::error::Error + Send + Sync>> {
-        // Another instance's migrations, and our own, may take longer than any payment may.
-        connection.batch_execute("SET statement_timeout = 0; SET lock_timeout = 0")?;
-        // Asked for again and again: who waits for it inside PostgreSQL has a snapshot, and an index that is built concurrently
-        // waits for all snapshots.
-        let lock = sql::<Bool>("pg_try_advisory_lock(")
-            .bind::<BigInt, _>(MIGRATION_LOCK)
-            .sql(")");
-        while !diesel::select(lock.clone()).get_result::<bool>(connection)? {
-            std::thread::sleep(MIGRATION_LOOK_EVERY);
-        }
-        let ran = connection.run_pending_migrations(MIGRATIONS)?;
-        Ok(ran.iter().map(ToString::to_string).collect())
-    };
-    // The advisory lock ends with the session.
-    run(&mut connection).map_err(|error| format!("migrations failed: {error}"))
 }
 
 /// Connections for what the service asks for everybody: see [`Database::reserved`].
@@ -160,7 +124,7 @@ struct SetUp(DatabaseSettings);
 
 impl CustomizeConnection<PgConnection, diesel::r2d2::Error> for SetUp {
     fn on_acquire(&self, connection: &mut PgConnection) -> Result<(), diesel::r2d2::Error> {
-        let refused = |error: diesel::result::Error| {
+        let refused = |error: StorageError| {
             diesel::r2d2::Error::ConnectionError(ConnectionError::BadConnection(error.to_string()))
         };
         self.0.set_up(connection).map_err(refused)

@@ -21,6 +21,9 @@ pub enum StorageError {
     /// PostgreSQL has not answered in a time in which it answers or is not there: what happens is unknown, and may still be to come.
     #[error("PostgreSQL does not answer")]
     NoAnswer,
+    /// The database is not as this service needs it, so nothing has happened. The sentence names the setting.
+    #[error("the database can't be used: {0}")]
+    Unfit(String),
     /// There was no connection, so nothing has happened.
     #[error("out of reach: {0}")]
     Unreachable(String),
@@ -30,7 +33,7 @@ impl StorageError {
     /// Would whoever tries next meet it, too, whatever he wants?
     #[must_use]
     pub fn meets_everybody(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::NoAnswer)
+        matches!(self, Self::Unreachable(_) | Self::Unfit(_) | Self::NoAnswer)
     }
 
     /// The meaning of an error before `COMMIT` was sent.

@@ -115,13 +115,14 @@ async fn an_api_key_has_the_scopes_and_the_end_that_were_asked_for() {
 }
 
 /// Each setting with a value that is wrong, as the flag and as the environment variable of the same name.
-const WRONG: [(&str, &str); 28] = [
+const WRONG: [(&str, &str); 30] = [
     ("lock-timeout", "9ms"),
     ("lock-timeout", "500"),
     ("statement-timeout", "61s"),
     ("idle-in-transaction-timeout", "0"),
     ("read-pool-size", "0"),
     ("read-pool-size", "many"),
+    ("read-timeout", "61s"),
     ("redis-timeout", "1s"),
     ("redis-window", "2h"),
     ("idempotency-wait", "10ms"),
@@ -143,6 +144,7 @@ const WRONG: [(&str, &str); 28] = [
     ("idempotency-ttl", "1.5h"),
     ("idempotency-tombstone-ttl", "1m"),
     ("idempotency-tombstone-ttl", "forever"),
+    ("allow-unsafe-durability", "perhaps"),
     ("log-json", "perhaps"),
 ];
 
@@ -357,7 +359,7 @@ async fn connections_have_to_fit_into_the_limit_of_open_files() {
     assert!(!output.status.success());
     assert!(said.contains("MAX_CONNECTIONS: 500 connections need"), "{said}");
     assert!(
-        said.contains("the limit of this process is 128: set 56 or fewer"),
+        said.contains("the limit of this process is 128: set 47 or fewer"),
         "{said}"
     );
 

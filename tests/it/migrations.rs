@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 
+use diesel::connection::SimpleConnection;
 use diesel_migrations::MigrationHarness;
-use payonce::storage::connection::MIGRATIONS;
+use payonce::storage::migrations::MIGRATIONS;
 use payonce::storage::run_migrations;
 
 use crate::support::app::program;
-use crate::support::database::settings;
-use crate::support::{App, TestDatabase, assert_books_balance};
+use crate::support::database::{GRANTS, settings};
+use crate::support::{App, Role, TestDatabase, assert_books_balance};
 
 /// Everything in the schema, one line each: columns, constraints, indexes, triggers, functions, views, options, comments.
 fn dump(database: &TestDatabase) -> Vec<String> {
@@ -57,8 +58,19 @@ fn all_migrations_down_and_up_again_leave_the_same_schema() {
 }
 
 fn all_migrations() -> usize {
-    let all = std::fs::read_dir("migrations").unwrap();
-    all.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+    versions().len()
+}
+
+/// The versions of all migrations, in their order.
+fn versions() -> Vec<String> {
+    let folders = std::fs::read_dir("migrations")
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let folders = folders.filter(|path| path.is_dir());
+    let names = folders.map(|path| path.file_name().unwrap().to_str().unwrap().replace('-', ""));
+    let mut versions: Vec<_> = names.map(|name| name.split('_').next().unwrap().to_owned()).collect();
+    versions.sort();
+    versions
 }
 
 /// Several instances start at once when a deployment begins; two that create one table are one that fails.
@@ -97,6 +109,95 @@ async fn instances_that_start_on_an_empty_database_migrate_it() {
     app.on(1).pay(&payer, &payee, "1.00").await.created();
     assert_eq!(dump(&app.database), dump(&TestDatabase::new()));
     assert_books_balance(&app.database);
+}
+
+/// The role that serves should not be able to change the tables: a hole in the service could then drop the ledger's triggers.
+#[tokio::test]
+async fn a_role_that_may_only_read_and_write_rows_can_serve_all_of_it() {
+    let database = TestDatabase::new();
+    let role = Role::new(&database, GRANTS);
+    let app = App::setup()
+        .flag("--cleanup-interval=1s")
+        .start_as(database, &role)
+        .await;
+    let (payer, payee) = (app.open_with("10.00").await, app.open("USD").await);
+    let payment = app.pay(&payer, &payee, "2.00").await.created();
+    app.refund(&payment, None).await.created();
+    app.withdraw(&payer, "10.00").await.created();
+    for what in ["freeze", "unfreeze", "close"] {
+        app.set(&payer, what).await.ok();
+    }
+    app.read(&format!("/accounts/{payer}/entries")).await;
+    app.read("/payments").await;
+    app.age(24 * 100);
+    let keys = "SELECT count(*) FROM idempotency_keys";
+    crate::support::app::until("the clean-up", || app.database.number(keys) == 0).await;
+    for command in [
+        &["api-key", "create", "--tenant", "shop"][..],
+        &["api-key", "list"],
+        &["cleanup"],
+        &["audit"],
+        &["migrate"],
+    ] {
+        let output = program().args(command).env("DATABASE_URL", &role.url).output().unwrap();
+        assert!(output.status.success(), "{command:?}: {output:?}");
+    }
+    let refused = |sql: &str| sql_as(&role, sql).is_err();
+    assert!(refused("DROP TRIGGER transfers_append_only ON transfers") && refused("CREATE TABLE t ()"));
+    assert_books_balance(&app.database);
+}
+
+/// And if there is something to do that it may not, the sentence says who may.
+#[test]
+fn a_role_that_may_not_migrate_is_told_who_may() {
+    let behind = TestDatabase::new();
+    behind.connect().revert_last_migration(MIGRATIONS).unwrap();
+    let all = versions();
+    for (database, missing) in [(TestDatabase::empty(), &all[..]), (behind, &all[all.len() - 1..])] {
+        let role = Role::new(&database, GRANTS);
+        for command in ["serve", "migrate"] {
+            let output = program().arg(command).env("DATABASE_URL", &role.url).output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            for part in [&missing.join(", "), &role.name, "schema public", "`payonce migrate`"] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+        }
+        assert_eq!(run_migrations(&settings(&database.url)).unwrap(), missing);
+    }
+    for (altered, part) in [
+        (
+            "SET default_transaction_read_only = on",
+            "default_transaction_read_only",
+        ),
+        ("SET search_path = nowhere", "search_path"),
+    ] {
+        let database = TestDatabase::empty();
+        database.alter(altered);
+        let error = run_migrations(&settings(&database.url)).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+/// While a new release is rolled out, old instances start on a schema of which they do not know the last migrations.
+#[tokio::test]
+async fn an_instance_starts_on_a_schema_that_is_newer_and_says_so() {
+    let database = TestDatabase::new();
+    database.run("INSERT INTO __diesel_schema_migrations (version) VALUES ('20991231000001')");
+    let output = program()
+        .arg("migrate")
+        .env("DATABASE_URL", &database.url)
+        .output()
+        .unwrap();
+    let (ran, said) = (output.stdout, String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && ran.is_empty(), "{said}");
+    assert!(said.contains("newer") && said.contains("20991231000001"), "{said}");
+    let app = App::setup().start_on(database, None).await;
+    app.open("USD").await;
+}
+
+fn sql_as(role: &Role, sql: &str) -> diesel::QueryResult<()> {
+    crate::support::database::connect(&role.url).batch_execute(sql)
 }
 
 /// A `table!` block: its primary key and its columns in order.

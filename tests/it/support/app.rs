@@ -9,7 +9,7 @@ use payonce::http::hash_api_key;
 use payonce::storage::api_keys::{self, Scope};
 use uuid::Uuid;
 
-use super::{Client, TestDatabase};
+use super::{Client, Role, TestDatabase};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 
@@ -72,6 +72,12 @@ impl Setup {
     /// The database of the app seen through `host:port`: a proxy. Made before the app, so the database comes along.
     pub async fn start_on(mut self, database: TestDatabase, through: Option<&str>) -> App {
         self.database_url = through.map(|address| through_address(&database.url, address));
+        self.start_with(database).await
+    }
+
+    /// The service connects as this role; the tests go on as themselves.
+    pub async fn start_as(mut self, database: TestDatabase, role: &Role) -> App {
+        self.database_url = Some(role.url.clone());
         self.start_with(database).await
     }
 

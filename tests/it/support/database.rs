@@ -123,14 +123,48 @@ impl TestDatabase {
 
     /// A fresh one without any schema.
     pub fn empty() -> Self {
+        Self::empty_with("")
+    }
+
+    /// The same, made with these options of `CREATE DATABASE`.
+    pub fn empty_with(options: &str) -> Self {
         let name = format!("payonce_test_{}", Uuid::now_v7().simple());
         connect(&server_url())
-            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .batch_execute(&format!("CREATE DATABASE {name} {options}"))
             .expect("create");
         Self {
             url: url_of(&name),
             name,
         }
+    }
+
+    /// What `ALTER DATABASE` can say of it; running sessions end, so that all have it.
+    pub fn alter(&self, what: &str) {
+        let mut admin = connect(&server_url());
+        admin
+            .batch_execute(&format!("ALTER DATABASE {} {what}", self.name))
+            .unwrap_or_else(|error| panic!("{error}: {what}"));
+        self.end_sessions();
+    }
+
+    /// Ends every session.
+    pub fn end_sessions(&self) {
+        let name = &self.name;
+        connect(&server_url())
+            .batch_execute(&format!(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}'"
+            ))
+            .expect("end the sessions");
+    }
+
+    /// From now on `current_setting` says so, for everybody who connects: for settings that belong to the whole server, which other tests use.
+    pub fn pretend(&self, setting: &str, value: &str) {
+        self.run(&format!(
+            "CREATE SCHEMA IF NOT EXISTS pretended;
+             CREATE OR REPLACE FUNCTION pretended.current_setting(name text) RETURNS text STABLE LANGUAGE sql
+             AS $$ SELECT CASE name WHEN '{setting}' THEN '{value}' ELSE pg_catalog.current_setting(name) END $$"
+        ));
+        self.alter("SET search_path = pretended, pg_catalog, public");
     }
 
     /// A connection without any of the service's limits.
@@ -188,11 +222,7 @@ impl TestDatabase {
         admin
             .batch_execute(&format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
             .expect("lock out");
-        admin
-            .batch_execute(&format!(
-                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name}'"
-            ))
-            .expect("end the sessions");
+        self.end_sessions();
     }
 
     /// Lets sessions in again.
@@ -256,6 +286,54 @@ impl TestDatabase {
     pub fn drop_fault(&self) {
         self.run("DROP FUNCTION fault CASCADE");
     }
+}
+
+/// All that the service needs: no DDL, no ownership.
+pub const GRANTS: &str = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO $role";
+
+/// A role that may log in and do what it was granted, in one database.
+pub struct Role {
+    pub name: String,
+    /// The database as this role.
+    pub url: String,
+    database_url: String,
+}
+
+impl Role {
+    /// May do in `database` what `grants` says of the role `$role`.
+    pub fn new(database: &TestDatabase, grants: &str) -> Self {
+        let name = format!("payonce_role_{}", Uuid::now_v7().simple());
+        let role = Self {
+            url: as_user(&database.url, &name),
+            name,
+            database_url: database.url.clone(),
+        };
+        database.run(&format!("CREATE ROLE {0} LOGIN PASSWORD '{0}'", role.name));
+        database.run(&grants.replace("$role", &role.name));
+        role
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        // If the database is gone, so is what the role could do there.
+        if let Ok(mut admin) = PgConnection::establish(&self.database_url) {
+            drop(admin.batch_execute(&format!("DROP OWNED BY {}", self.name)));
+        }
+        let dropped = PgConnection::establish(&server_url())
+            .map(|mut admin| admin.batch_execute(&format!("DROP ROLE {}", self.name)));
+        if !matches!(dropped, Ok(Ok(()))) {
+            eprintln!("{} was not dropped: {dropped:?}", self.name);
+        }
+    }
+}
+
+/// The same address for a user whose password is its name.
+fn as_user(url: &str, name: &str) -> String {
+    let (scheme, rest) = url.split_once("://").expect("a URL");
+    let (authority, path) = rest.split_once('/').expect("a database");
+    let address = authority.rsplit_once('@').map_or(authority, |(_, address)| address);
+    format!("{scheme}://{name}:{name}@{address}/{path}")
 }
 
 /// An open transaction of somebody else.

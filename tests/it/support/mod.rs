@@ -10,6 +10,6 @@ pub mod raw;
 pub use app::{App, Instance};
 pub use books::assert_books_balance;
 pub use client::{Client, Reply, new_key};
-pub use database::TestDatabase;
+pub use database::{Role, TestDatabase};
 pub use proxy::Proxy;
 pub use raw::Raw;
