@@ -2,7 +2,11 @@
 //!
 //! Which error type belongs where: a rule that says no is a `domain::Refusal` (ordinary, stored, replayed); a database that fails is a
 //! `storage::StorageError`; a command that got no answer is an `engine::EngineError`. All of them become a [`Problem`] just
-//! before they are sent. Whoever adds a [`Code`] adds its row to [`Code::row`] and is done: documents, OpenAPI and tests read the table.
+//! before they are sent.
+//!
+//! Whoever adds a [`Code`] adds its line to the table below; `/problems` and the schema in the OpenAPI document read it. Beyond that it takes:
+//! where it is raised (a refusal's in `render.rs`) · each operation that may answer so (`http/openapi_problems.rs`; a test notices a code that
+//! stands at none) · the contract in `problem_test.rs`, and how to provoke it in `tests/it/problems.rs` (tests say so) · `make openapi`.
 
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -11,42 +15,6 @@ use uuid::Uuid;
 
 /// Seconds that `Retry-After` asks for when it is not known better.
 const RETRY_AFTER_SECONDS: u32 = 1;
-
-/// What can go wrong, by its stable name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = ProblemCode)]
-#[expect(missing_docs, reason = "the table below says what each one means")]
-pub enum Code {
-    MalformedRequest,
-    IdempotencyKeyMissing,
-    IdempotencyKeyInvalid,
-    UnknownParameter,
-    Unauthenticated,
-    InsufficientFunds,
-    Forbidden,
-    NotFound,
-    MethodNotAllowed,
-    RequestTimeout,
-    IdempotencyKeyInUse,
-    AccountFrozen,
-    AccountClosed,
-    AccountNotEmpty,
-    IdempotencyKeyExpired,
-    RefundedAmountChanged,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    ValidationFailed,
-    IdempotencyKeyReused,
-    SameAccount,
-    CurrencyMismatch,
-    RefundExceedsRemaining,
-    BalanceOverflow,
-    RateLimited,
-    InternalError,
-    Overloaded,
-    Unavailable,
-}
 
 /// A row of the table of codes.
 #[derive(Debug, Clone, Copy)]
@@ -59,80 +27,81 @@ pub struct Row {
     pub retryable: bool,
     /// What it is, in a few words.
     pub title: &'static str,
-    /// What the caller can do about it.
-    pub advice: &'static str,
+}
+
+/// Makes [`Code`] of its table: the enum, the list of all, and what each line says.
+macro_rules! codes {
+    ($($variant:ident: $code:tt, $status:literal, $retryable:literal, $title:literal, $advice:literal;)+) => {
+        /// What can go wrong, by its stable name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        #[schema(as = ProblemCode)]
+        #[expect(missing_docs, reason = "the table says what each one means")]
+        pub enum Code {
+            $(#[serde(rename = $code)] $variant,)+
+        }
+
+        impl Code {
+            /// All codes, by status.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// What the table says of it, without the advice.
+            #[must_use]
+            pub fn row(self) -> Row {
+                match self {
+                    $(Self::$variant => Row {
+                        code: $code,
+                        status: $status,
+                        retryable: $retryable,
+                        title: $title,
+                    },)+
+                }
+            }
+
+            /// What the caller can do about it.
+            #[must_use]
+            pub fn advice(self) -> String {
+                match self {
+                    $(Self::$variant => format!($advice),)+
+                }
+            }
+        }
+    };
+}
+
+// THE table: everything about a code. An advice may contain a constant: `{NAME}`.
+codes! {
+    // code: name, HTTP status, may the same request succeed later under the same key?, title, advice
+    MalformedRequest:       "malformed_request",        400, false, "The request can't be read",          "Correct what the detail names; nothing was executed and the key is still free.";
+    IdempotencyKeyMissing:  "idempotency_key_missing",  400, false, "Idempotency-Key is missing",         "Send an Idempotency-Key with every POST: a new one for each operation, the same one for each repetition.";
+    IdempotencyKeyInvalid:  "idempotency_key_invalid",  400, false, "Idempotency-Key is malformed",       "Use 1 to 255 visible ASCII characters without commas, in one header line.";
+    UnknownParameter:       "unknown_parameter",        400, false, "Unknown parameter",                  "Remove or correct the parameter that the detail names: what is not understood is refused, not ignored.";
+    Unauthenticated:        "unauthenticated",          401, false, "API key is missing or not valid",    "Send `Authorization: Bearer <api key>` with a key that is neither revoked nor expired.";
+    InsufficientFunds:      "insufficient_funds",       402, false, "Insufficient funds",                 "The answer is stored under its key for good: once there is money, pay under a new key.";
+    Forbidden:              "forbidden",                403, false, "API key lacks the scope",            "Use a key with the scope that the detail names.";
+    NotFound:               "not_found",                404, false, "Not found",                          "Check the address and the ids: they must belong to the tenant of the API key.";
+    MethodNotAllowed:       "method_not_allowed",       405, false, "Method not allowed",                 "Use one of the methods in the Allow header.";
+    RequestTimeout:         "request_timeout",          408, true,  "The body did not arrive",            "Nothing was executed. Send the whole request again, on a new connection and under the same key.";
+    IdempotencyKeyInUse:    "idempotency_key_in_use",   409, true,  "The first request is still running", "Repeat the request under the same key after the time in Retry-After.";
+    AccountFrozen:          "account_frozen",           409, false, "Account is frozen",                  "Unfreeze the account, then ask under a new key.";
+    AccountClosed:          "account_closed",           409, false, "Account is closed",                  "A closed account stays closed; use another one.";
+    AccountNotEmpty:        "account_not_empty",        409, false, "Account is not empty",               "Withdraw the balance, then close under a new key.";
+    IdempotencyKeyExpired:  "idempotency_key_expired",  410, false, "The key's window has passed",        "Nothing was executed. Look at the resource: the first request may have made it. If it is really a new operation, use a new key.";
+    RefundedAmountChanged:  "refunded_amount_changed",  412, false, "The refunded amount has changed",    "Read the payment again, decide again, and ask under a new key.";
+    BodyTooLarge:           "body_too_large",           413, false, "Body is too large",                  "Send at most 64 KiB.";
+    UnsupportedMediaType:   "unsupported_media_type",   415, false, "Unsupported media type",             "Send JSON with `Content-Type: application/json`, not compressed.";
+    ValidationFailed:       "validation_failed",        422, false, "Validation failed",                  "Correct the fields in errors; nothing was executed.";
+    IdempotencyKeyReused:   "idempotency_key_reused",   422, false, "The key belongs to another request", "The key was first used for another route or content. Use a new key for a new operation.";
+    SameAccount:            "same_account",             422, false, "Payer and payee are one account",    "Name two different accounts.";
+    CurrencyMismatch:       "currency_mismatch",        422, false, "Currency mismatch",                  "Amount and accounts must be in one currency.";
+    RefundExceedsRemaining: "refund_exceeds_remaining", 422, false, "Refund exceeds what remains",        "Refund at most refundable_amount.";
+    BalanceOverflow:        "balance_overflow",         422, false, "Balance would be too large",         "No account holds more than 999999999999999.9999.";
+    RateLimited:            "rate_limited",             429, true,  "Too many requests",                  "Repeat the request under the same key after the time in Retry-After.";
+    InternalError:          "internal_error",           500, true,  "Internal error",                     "The request was rolled back and the operators are alarmed. It is safe to repeat under the same key.";
+    Overloaded:             "overloaded",               503, true,  "Too much work is waiting",           "Nothing was executed. Repeat the request under the same key after the time in Retry-After.";
+    Unavailable:            "unavailable",              503, true,  "Service is unavailable",             "Repeat the request under the same key after the time in Retry-After: whatever happened, it is executed once at most.";
 }
 
 impl Code {
-    /// All codes, by status.
-    pub const ALL: [Self; 28] = [
-        Self::MalformedRequest,
-        Self::IdempotencyKeyMissing,
-        Self::IdempotencyKeyInvalid,
-        Self::UnknownParameter,
-        Self::Unauthenticated,
-        Self::InsufficientFunds,
-        Self::Forbidden,
-        Self::NotFound,
-        Self::MethodNotAllowed,
-        Self::RequestTimeout,
-        Self::IdempotencyKeyInUse,
-        Self::AccountFrozen,
-        Self::AccountClosed,
-        Self::AccountNotEmpty,
-        Self::IdempotencyKeyExpired,
-        Self::RefundedAmountChanged,
-        Self::BodyTooLarge,
-        Self::UnsupportedMediaType,
-        Self::ValidationFailed,
-        Self::IdempotencyKeyReused,
-        Self::SameAccount,
-        Self::CurrencyMismatch,
-        Self::RefundExceedsRemaining,
-        Self::BalanceOverflow,
-        Self::RateLimited,
-        Self::InternalError,
-        Self::Overloaded,
-        Self::Unavailable,
-    ];
-
-    /// THE table: everything about a code.
-    #[must_use]
-    #[rustfmt::skip]
-    pub fn row(self) -> Row {
-        let row = |code, status, retryable, title, advice| Row { code, status, retryable, title, advice };
-        match self {
-            Self::MalformedRequest => row("malformed_request", 400, false, "The request can't be read", "Correct what the detail names; nothing was executed and the key is still free."),
-            Self::IdempotencyKeyMissing => row("idempotency_key_missing", 400, false, "Idempotency-Key is missing", "Send an Idempotency-Key with every POST: a new one for each operation, the same one for each repetition."),
-            Self::IdempotencyKeyInvalid => row("idempotency_key_invalid", 400, false, "Idempotency-Key is malformed", "Use 1 to 255 visible ASCII characters without commas, in one header line."),
-            Self::UnknownParameter => row("unknown_parameter", 400, false, "Unknown parameter", "Remove or correct the parameter that the detail names: what is not understood is refused, not ignored."),
-            Self::Unauthenticated => row("unauthenticated", 401, false, "API key is missing or not valid", "Send `Authorization: Bearer <api key>` with a key that is neither revoked nor expired."),
-            Self::InsufficientFunds => row("insufficient_funds", 402, false, "Insufficient funds", "The answer is stored under its key for good: once there is money, pay under a new key."),
-            Self::Forbidden => row("forbidden", 403, false, "API key lacks the scope", "Use a key with the scope that the detail names."),
-            Self::NotFound => row("not_found", 404, false, "Not found", "Check the address and the ids: they must belong to the tenant of the API key."),
-            Self::MethodNotAllowed => row("method_not_allowed", 405, false, "Method not allowed", "Use one of the methods in the Allow header."),
-            Self::RequestTimeout => row("request_timeout", 408, true, "The body did not arrive", "Nothing was executed. Send the whole request again, on a new connection and under the same key."),
-            Self::IdempotencyKeyInUse => row("idempotency_key_in_use", 409, true, "The first request is still running", "Repeat the request under the same key after the time in Retry-After."),
-            Self::AccountFrozen => row("account_frozen", 409, false, "Account is frozen", "Unfreeze the account, then ask under a new key."),
-            Self::AccountClosed => row("account_closed", 409, false, "Account is closed", "A closed account stays closed; use another one."),
-            Self::AccountNotEmpty => row("account_not_empty", 409, false, "Account is not empty", "Withdraw the balance, then close under a new key."),
-            Self::IdempotencyKeyExpired => row("idempotency_key_expired", 410, false, "The key's window has passed", "Nothing was executed. Look at the resource: the first request may have made it. If it is really a new operation, use a new key."),
-            Self::RefundedAmountChanged => row("refunded_amount_changed", 412, false, "The refunded amount has changed", "Read the payment again, decide again, and ask under a new key."),
-            Self::BodyTooLarge => row("body_too_large", 413, false, "Body is too large", "Send at most 64 KiB."),
-            Self::UnsupportedMediaType => row("unsupported_media_type", 415, false, "Unsupported media type", "Send JSON with `Content-Type: application/json`, not compressed."),
-            Self::ValidationFailed => row("validation_failed", 422, false, "Validation failed", "Correct the fields in errors; nothing was executed."),
-            Self::IdempotencyKeyReused => row("idempotency_key_reused", 422, false, "The key belongs to another request", "The key was first used for another route or content. Use a new key for a new operation."),
-            Self::SameAccount => row("same_account", 422, false, "Payer and payee are one account", "Name two different accounts."),
-            Self::CurrencyMismatch => row("currency_mismatch", 422, false, "Currency mismatch", "Amount and accounts must be in one currency."),
-            Self::RefundExceedsRemaining => row("refund_exceeds_remaining", 422, false, "Refund exceeds what remains", "Refund at most refundable_amount."),
-            Self::BalanceOverflow => row("balance_overflow", 422, false, "Balance would be too large", "No account holds more than 999999999999999.9999."),
-            Self::RateLimited => row("rate_limited", 429, true, "Too many requests", "Repeat the request under the same key after the time in Retry-After."),
-            Self::InternalError => row("internal_error", 500, true, "Internal error", "The request was rolled back and the operators are alarmed. It is safe to repeat under the same key."),
-            Self::Overloaded => row("overloaded", 503, true, "Too much work is waiting", "Nothing was executed. Repeat the request under the same key after the time in Retry-After."),
-            Self::Unavailable => row("unavailable", 503, true, "Service is unavailable", "Repeat the request under the same key after the time in Retry-After: whatever happened, it is executed once at most."),
-        }
-    }
-
     /// The code of a problem that was stored as bytes.
     #[must_use]
     pub fn of_body(body: &[u8]) -> Option<Self> {
@@ -233,11 +202,9 @@ impl Problem {
     /// A problem with a sentence on this very case.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        let retry_after = matches!(
-            code,
-            Code::RequestTimeout | Code::IdempotencyKeyInUse | Code::RateLimited | Code::Overloaded | Code::Unavailable
-        )
-        .then_some(RETRY_AFTER_SECONDS);
+        // When a bug will be mended is not known.
+        let later = code.row().retryable && code != Code::InternalError;
+        let retry_after = later.then_some(RETRY_AFTER_SECONDS);
         Self {
             code,
             detail: detail.into(),

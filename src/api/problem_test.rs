@@ -89,7 +89,7 @@ fn all_has_each_variant_exactly_once() {
 /// Without it the `code` in a body, the one in its `type`, and the one that is read back from the database are different things.
 #[test]
 fn a_code_has_one_name_everywhere() {
-    for code in Code::ALL {
+    for &code in Code::ALL {
         let name = code.row().code;
         let json = json_of(&Problem::new(code, "detail"));
         assert_eq!(json["code"], name);
@@ -104,7 +104,7 @@ fn a_code_has_one_name_everywhere() {
 /// Without it a client repeats for ever what can never succeed, or gives up on what would have.
 #[test]
 fn only_what_may_pass_by_itself_is_retryable() {
-    for code in Code::ALL {
+    for &code in Code::ALL {
         let row = code.row();
         assert!((400..600).contains(&row.status), "{row:?}");
         let may_pass = matches!(row.status, 408 | 429 | 500..) || code == Code::IdempotencyKeyInUse;
@@ -115,7 +115,7 @@ fn only_what_may_pass_by_itself_is_retryable() {
 /// Without it clients that are told to come back do so all at once and at once.
 #[test]
 fn who_is_told_to_come_back_is_told_when() {
-    for code in Code::ALL {
+    for &code in Code::ALL {
         let told = Problem::new(code, "detail").retry_after().is_some();
         let later = code.row().retryable && code != Code::InternalError;
         assert_eq!(told, later, "{code:?}");

@@ -57,8 +57,9 @@ pub(super) async fn metrics(service: Data<Service>) -> impl Responder {
     params(("code" = Code, Path, description = "The `code` member of a problem")),
     responses((status = 200, description = "What it means and what to do", body = String, content_type = "text/plain")))]
 pub(super) async fn problem(code: Path<String>) -> Result<HttpResponse, Problem> {
-    let row = Code::ALL.iter().map(|known| known.row()).find(|row| row.code == *code);
-    let row = row.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no problem code {code:?}")))?;
+    let known = Code::ALL.iter().find(|known| known.row().code == *code);
+    let known = known.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no problem code {code:?}")))?;
+    let (row, advice) = (known.row(), known.advice());
     let retry = if row.retryable {
         "may succeed later"
     } else {
@@ -67,7 +68,7 @@ pub(super) async fn problem(code: Path<String>) -> Result<HttpResponse, Problem>
     Ok(HttpResponse::Ok()
         .content_type("text/plain; charset=utf-8")
         .body(format!(
-            "{} ({})\n\n{}.\n{}\nThe same request under the same key {retry}.\n",
-            row.code, row.status, row.title, row.advice,
+            "{} ({})\n\n{}.\n{advice}\nThe same request under the same key {retry}.\n",
+            row.code, row.status, row.title,
         )))
 }

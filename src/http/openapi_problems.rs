@@ -128,11 +128,9 @@ pub(super) fn add(operation: &mut Operation, common: Common) {
     };
     let own = own_problems(operation.operation_id.as_deref().unwrap_or_default());
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
-    for code in Code::ALL
-        .into_iter()
-        .filter(|code| common.contains(code) || own.contains(code))
-    {
-        by_status.entry(code.row().status).or_default().push(code);
+    let may_answer = |code: &&Code| common.contains(code) || own.contains(code);
+    for code in Code::ALL.iter().filter(may_answer) {
+        by_status.entry(code.row().status).or_default().push(*code);
     }
     for (status, codes) in by_status {
         let response = response(status, &codes);
@@ -155,7 +153,7 @@ pub(super) enum Common {
 fn response(status: u16, codes: &[Code]) -> utoipa::openapi::Response {
     let meaning = |code: &Code| {
         let row = code.row();
-        format!("`{}`: {}. {}", row.code, row.title, row.advice)
+        format!("`{}`: {}. {}", row.code, row.title, code.advice())
     };
     let example = |code: &Code| {
         let value = serde_json::to_value(example(*code).for_request(EXAMPLE_ID)).unwrap_or_default();

@@ -177,7 +177,7 @@ async fn unavailable() -> Reply {
 #[tokio::test]
 async fn every_code_is_answered_as_its_row_says() {
     let app = App::start().await;
-    for code in Code::ALL {
+    for &code in Code::ALL {
         let row = code.row();
         let reply = Box::pin(provoke(&app, code)).await;
         let mut problem = reply.problem(row.status, row.code);
