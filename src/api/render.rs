@@ -17,23 +17,21 @@ use crate::money::MoneyError;
 pub fn render(request_id: Uuid, decided: &Result<Effect, Refusal>) -> serde_json::Result<StoredResponse> {
     match decided {
         Ok(Effect::Opened(account)) => created(ResourceKind::Account, account.id.0, &AccountJson::from(account)),
-        Ok(Effect::StatusSet(account)) => {
+        Ok(Effect::Account(account)) => {
             let resource = Resource {
                 kind: ResourceKind::Account,
                 id: account.id.0,
             };
             stored(200, Some(resource), &AccountJson::from(account))
         }
-        Ok(Effect::Deposited(transfer)) => {
-            created(ResourceKind::Deposit, transfer.id, &MovementJson::deposit(transfer))
-        }
-        Ok(Effect::Withdrawn(transfer)) => created(
+        Ok(Effect::Deposit(transfer)) => created(ResourceKind::Deposit, transfer.id, &MovementJson::deposit(transfer)),
+        Ok(Effect::Withdrawal(transfer)) => created(
             ResourceKind::Withdrawal,
             transfer.id,
             &MovementJson::withdrawal(transfer),
         ),
-        Ok(Effect::Paid(payment, _)) => created(ResourceKind::Payment, payment.id.0, &PaymentJson::from(payment)),
-        Ok(Effect::Refunded(refund, _)) => created(ResourceKind::Refund, refund.id.0, &RefundJson::from(refund)),
+        Ok(Effect::Payment(payment)) => created(ResourceKind::Payment, payment.id.0, &PaymentJson::from(payment)),
+        Ok(Effect::Refund(refund)) => created(ResourceKind::Refund, refund.id.0, &RefundJson::from(refund)),
         Err(refusal) => {
             let problem = problem(refusal);
             stored(problem.status(), None, &problem.for_request(request_id))

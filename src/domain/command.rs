@@ -1,7 +1,7 @@
 //! What can be asked of the service. A [`Command`] is already valid: whatever can be refused without
 //! looking at the books has been.
 
-use super::{AccountId, Description, Metadata, Name, PaymentId, Reference};
+use super::{AccountId, Description, Metadata, Name, PaymentId, Reference, TenantId};
 use crate::money::{Amount, Currency, Sum};
 
 /// Something that changes the books.
@@ -23,6 +23,39 @@ pub enum Command {
     Pay(Pay),
     /// Give money of a payment back.
     Refund(RefundPayment),
+}
+
+/// What a command may look at and change: it is locked before the command is decided.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// These accounts.
+    pub accounts: Vec<AccountId>,
+    /// These payments, and with each its accounts ([`Payment::accounts`](super::Payment::accounts)).
+    pub payments: Vec<PaymentId>,
+}
+
+impl Command {
+    /// What the command may look at.
+    #[must_use]
+    pub fn needs(&self, tenant: TenantId) -> Needs {
+        let accounts = |accounts| Needs {
+            accounts,
+            payments: vec![],
+        };
+        match self {
+            Self::OpenAccount(_) => Needs::default(),
+            Self::Deposit(movement) | Self::Withdraw(movement) => {
+                let external = AccountId::external(tenant, movement.amount.currency());
+                accounts(vec![movement.account, external])
+            }
+            Self::Freeze(id) | Self::Unfreeze(id) | Self::Close(id) => accounts(vec![*id]),
+            Self::Pay(pay) => accounts(vec![pay.parties.payer(), pay.parties.payee()]),
+            Self::Refund(refund) => Needs {
+                accounts: vec![],
+                payments: vec![refund.payment],
+            },
+        }
+    }
 }
 
 /// Opens an account.

@@ -1,130 +1,99 @@
 //! All the rules of money.
 //!
-//! [`decide`] looks at rows that the transaction has locked, and says what shall become of them. It has no clock and makes
-//! no ids: both come in as a [`Moment`], so the same books and the same command always give the same effect.
-//! A refusal leaves the books as they were.
-
-use std::collections::HashMap;
+//! [`decide`] looks at rows that the transaction has locked ([`Books`]), and says what shall become of them. It has no clock and
+//! makes no ids: both come in as a [`Context`], so the same books and the same command always give the same effect.
 
 use chrono::{DateTime, Utc};
 use rust_decimal::Decimal;
 use uuid::Uuid;
 
+use super::books::NotHeld;
 use super::transfer::Side;
 use super::{
-    Account, AccountId, AccountKind, AccountStatus, Command, Description, Movement, OpenAccount, Party, Pay, Payment,
-    PaymentId, Refund, RefundId, RefundPayment, Refusal, TenantId, Transfer, TransferKind,
+    Account, AccountId, AccountKind, AccountStatus, Books, Command, Description, Movement, OpenAccount, Party, Pay,
+    Payment, PaymentId, Refund, RefundId, RefundPayment, Refusal, TenantId, Transfer, TransferKind,
 };
 use crate::money::{self, Amount};
 
-/// The locked rows: what a batch of commands may look at and change.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Books {
-    accounts: HashMap<(TenantId, AccountId), Account>,
-    payments: HashMap<(TenantId, PaymentId), Payment>,
-}
-
-impl Books {
-    /// Adds a locked account.
-    pub fn add_account(&mut self, tenant: TenantId, account: Account) {
-        self.accounts.insert((tenant, account.id), account);
-    }
-
-    /// Adds a locked payment.
-    pub fn add_payment(&mut self, tenant: TenantId, payment: Payment) {
-        self.payments.insert((tenant, payment.id), payment);
-    }
-
-    /// An account as it stands after the commands decided so far.
-    #[must_use]
-    pub fn account(&self, tenant: TenantId, id: AccountId) -> Option<&Account> {
-        self.accounts.get(&(tenant, id))
-    }
-
-    /// A payment as it stands after the commands decided so far.
-    #[must_use]
-    pub fn payment(&self, tenant: TenantId, id: PaymentId) -> Option<&Payment> {
-        self.payments.get(&(tenant, id))
-    }
-
-    /// All accounts.
-    pub fn accounts(&self) -> impl Iterator<Item = (TenantId, &Account)> {
-        self.accounts.iter().map(|((tenant, _), account)| (*tenant, account))
-    }
-
-    /// All payments.
-    pub fn payments(&self) -> impl Iterator<Item = (TenantId, &Payment)> {
-        self.payments.iter().map(|((tenant, _), payment)| (*tenant, payment))
-    }
-
-    /// The account, if the tenant may name it: external accounts are nobody's to name.
-    fn named(&self, tenant: TenantId, party: Party, id: AccountId) -> Result<&Account, Refusal> {
-        self.account(tenant, id)
-            .filter(|account| account.kind == AccountKind::Standard)
-            .ok_or(Refusal::NoSuchAccount(party, id))
-    }
-}
-
 /// What `decide` may not make itself.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment {
+pub struct Context {
+    /// Whose command it is.
+    pub tenant: TenantId,
     /// The database's time, taken once all locks were held. Money moves then, or later: see [`Account::time_of_next_entry`].
     pub now: DateTime<Utc>,
     /// The id of whatever the command creates.
-    pub id: Uuid,
+    pub new_id: Uuid,
 }
 
-/// What a command brought about.
+/// What came of a command, as its answer shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// A new account.
     Opened(Account),
-    /// An account with another status (or the same, where it already had it).
-    StatusSet(Account),
+    /// An account that was there, as it is now.
+    Account(Account),
     /// A deposit.
-    Deposited(Transfer),
+    Deposit(Transfer),
     /// A withdrawal.
-    Withdrawn(Transfer),
+    Withdrawal(Transfer),
     /// A payment.
-    Paid(Payment, Transfer),
+    Payment(Payment),
     /// A refund.
-    Refunded(Refund, Transfer),
+    Refund(Refund),
 }
 
-impl Effect {
-    /// The row of the ledger, if money moved.
-    #[must_use]
-    pub fn transfer(&self) -> Option<&Transfer> {
-        match self {
-            Self::Opened(_) | Self::StatusSet(_) => None,
-            Self::Deposited(transfer)
-            | Self::Withdrawn(transfer)
-            | Self::Paid(_, transfer)
-            | Self::Refunded(_, transfer) => Some(transfer),
-        }
+/// Why a command has no effect: a rule says no, or the rules have a bug.
+enum Stop {
+    Refused(Refusal),
+    Bug(NotHeld),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
     }
 }
 
-/// Decides one command, and carries an accepted one out on the books.
+impl From<NotHeld> for Stop {
+    fn from(bug: NotHeld) -> Self {
+        Self::Bug(bug)
+    }
+}
+
+/// Decides one command, and carries an accepted one out on the books. A [`Refusal`] is an ordinary outcome, and leaves the books
+/// as they were.
 ///
 /// # Errors
-/// A [`Refusal`]; the books are then unchanged.
-pub fn decide(books: &mut Books, tenant: TenantId, command: &Command, moment: Moment) -> Result<Effect, Refusal> {
-    match command {
-        Command::OpenAccount(open) => Ok(open_account(open, moment)),
-        Command::Deposit(movement) => deposit(books, tenant, movement, moment),
-        Command::Withdraw(movement) => withdraw(books, tenant, movement, moment),
-        Command::Freeze(id) => set_status(books, tenant, *id, AccountStatus::Frozen),
-        Command::Unfreeze(id) => set_status(books, tenant, *id, AccountStatus::Active),
-        Command::Close(id) => set_status(books, tenant, *id, AccountStatus::Closed),
-        Command::Pay(pay) => charge(books, tenant, pay, moment),
-        Command::Refund(refund) => give_back(books, tenant, refund, moment),
+/// [`NotHeld`]: a bug. The books are then worth nothing.
+pub fn decide(books: &mut Books, command: &Command, context: Context) -> Result<Result<Effect, Refusal>, NotHeld> {
+    let decided = match command {
+        Command::OpenAccount(open) => Ok(open_account(books, open, context)),
+        Command::Deposit(movement) => deposit(books, movement, context),
+        Command::Withdraw(movement) => withdraw(books, movement, context),
+        Command::Freeze(id) => set_status(books, *id, AccountStatus::Frozen, context),
+        Command::Unfreeze(id) => set_status(books, *id, AccountStatus::Active, context),
+        Command::Close(id) => set_status(books, *id, AccountStatus::Closed, context),
+        Command::Pay(pay) => charge(books, pay, context),
+        Command::Refund(refund) => refund_payment(books, refund, context),
+    };
+    match decided {
+        Ok(effect) => Ok(Ok(effect)),
+        Err(Stop::Refused(refusal)) => Ok(Err(refusal)),
+        Err(Stop::Bug(bug)) => Err(bug),
     }
 }
 
-fn open_account(open: &OpenAccount, moment: Moment) -> Effect {
-    Effect::Opened(Account {
-        id: AccountId(moment.id),
+/// The account, if the tenant may name it: external accounts are nobody's to name.
+fn named(books: &Books, party: Party, id: AccountId, context: Context) -> Result<&Account, Stop> {
+    let account = books.account(context.tenant, id)?;
+    let account = account.filter(|account| account.kind == AccountKind::Standard);
+    Ok(account.ok_or(Refusal::NoSuchAccount(party, id))?)
+}
+
+fn open_account(books: &mut Books, open: &OpenAccount, context: Context) -> Effect {
+    let account = Account {
+        id: AccountId(context.new_id),
         kind: AccountKind::Standard,
         status: AccountStatus::Active,
         currency: open.currency,
@@ -134,71 +103,61 @@ fn open_account(open: &OpenAccount, moment: Moment) -> Effect {
         name: open.name.clone(),
         reference: open.reference.clone(),
         metadata: open.metadata.clone(),
-        created_at: moment.now,
-    })
+        created_at: context.now,
+    };
+    books.insert_account(context.tenant, account.clone());
+    Effect::Opened(account)
 }
 
-fn deposit(books: &mut Books, tenant: TenantId, movement: &Movement, moment: Moment) -> Result<Effect, Refusal> {
+fn deposit(books: &mut Books, movement: &Movement, context: Context) -> Result<Effect, Stop> {
     let route = Route {
         kind: TransferKind::Deposit,
-        from: AccountId::external(tenant, movement.amount.currency()),
+        from: AccountId::external(context.tenant, movement.amount.currency()),
         to: movement.account,
     };
-    move_money(books, tenant, route, movement, moment).map(Effect::Deposited)
+    move_money(books, route, movement, context).map(Effect::Deposit)
 }
 
-fn withdraw(books: &mut Books, tenant: TenantId, movement: &Movement, moment: Moment) -> Result<Effect, Refusal> {
+fn withdraw(books: &mut Books, movement: &Movement, context: Context) -> Result<Effect, Stop> {
     let route = Route {
         kind: TransferKind::Withdrawal,
         from: movement.account,
-        to: AccountId::external(tenant, movement.amount.currency()),
+        to: AccountId::external(context.tenant, movement.amount.currency()),
     };
-    move_money(books, tenant, route, movement, moment).map(Effect::Withdrawn)
+    move_money(books, route, movement, context).map(Effect::Withdrawal)
 }
 
-fn move_money(
-    books: &mut Books,
-    tenant: TenantId,
-    route: Route,
-    movement: &Movement,
-    moment: Moment,
-) -> Result<Transfer, Refusal> {
-    let account = books.named(tenant, Party::Account, movement.account)?;
+fn move_money(books: &mut Books, route: Route, movement: &Movement, context: Context) -> Result<Transfer, Stop> {
+    let account = named(books, Party::Account, movement.account, context)?;
     check_currency(account, Party::Account, movement.amount)?;
-    transfer(
-        books,
-        tenant,
-        route,
-        movement.amount,
-        movement.description.clone(),
-        moment,
-    )
+    transfer(books, route, movement.amount, movement.description.clone(), context)
 }
 
 /// To set the status that an account already has is no error: the caller gets what was asked for.
-fn set_status(books: &mut Books, tenant: TenantId, id: AccountId, status: AccountStatus) -> Result<Effect, Refusal> {
-    let account = books.named(tenant, Party::Account, id)?;
+fn set_status(books: &mut Books, id: AccountId, status: AccountStatus, context: Context) -> Result<Effect, Stop> {
+    let account = named(books, Party::Account, id, context)?;
     if account.status == AccountStatus::Closed && status != AccountStatus::Closed {
-        return Err(Refusal::AccountClosed(id));
+        return Err(Refusal::AccountClosed(id).into());
     }
     if status == AccountStatus::Closed && !account.balance.is_zero() {
         return Err(Refusal::AccountNotEmpty {
             balance: account.balance,
             currency: account.currency,
-        });
+        }
+        .into());
     }
     let account = Account {
         status,
         ..account.clone()
     };
-    books.add_account(tenant, account.clone());
-    Ok(Effect::StatusSet(account))
+    books.update_account(context.tenant, account.clone())?;
+    Ok(Effect::Account(account))
 }
 
-fn charge(books: &mut Books, tenant: TenantId, pay: &Pay, moment: Moment) -> Result<Effect, Refusal> {
+fn charge(books: &mut Books, pay: &Pay, context: Context) -> Result<Effect, Stop> {
     let (payer_id, payee_id) = (pay.parties.payer(), pay.parties.payee());
-    let payer = books.named(tenant, Party::Payer, payer_id)?;
-    let payee = books.named(tenant, Party::Payee, payee_id)?;
+    let payer = named(books, Party::Payer, payer_id, context)?;
+    let payee = named(books, Party::Payee, payee_id, context)?;
     check_currency(payer, Party::Payer, pay.amount)?;
     check_currency(payee, Party::Payee, pay.amount)?;
     let route = Route {
@@ -206,9 +165,9 @@ fn charge(books: &mut Books, tenant: TenantId, pay: &Pay, moment: Moment) -> Res
         from: payer_id,
         to: payee_id,
     };
-    let transfer = transfer(books, tenant, route, pay.amount, None, moment)?;
+    let transfer = transfer(books, route, pay.amount, None, context)?;
     let payment = Payment {
-        id: PaymentId(moment.id),
+        id: PaymentId(transfer.id),
         payer: payer_id,
         payee: payee_id,
         amount: pay.amount,
@@ -218,14 +177,13 @@ fn charge(books: &mut Books, tenant: TenantId, pay: &Pay, moment: Moment) -> Res
         metadata: pay.metadata.clone(),
         created_at: transfer.created_at,
     };
-    books.add_payment(tenant, payment.clone());
-    Ok(Effect::Paid(payment, transfer))
+    books.insert_payment(context.tenant, payment.clone());
+    Ok(Effect::Payment(payment))
 }
 
-fn give_back(books: &mut Books, tenant: TenantId, ask: &RefundPayment, moment: Moment) -> Result<Effect, Refusal> {
-    let payment = books
-        .payment(tenant, ask.payment)
-        .ok_or(Refusal::NoSuchPayment(ask.payment))?;
+fn refund_payment(books: &mut Books, ask: &RefundPayment, context: Context) -> Result<Effect, Stop> {
+    let payment = books.payment(context.tenant, ask.payment)?;
+    let payment = payment.ok_or(Refusal::NoSuchPayment(ask.payment))?;
     let refundable = payment.refundable();
     if ask
         .expected_refunded
@@ -233,10 +191,11 @@ fn give_back(books: &mut Books, tenant: TenantId, ask: &RefundPayment, moment: M
     {
         return Err(Refusal::RefundedAmountChanged {
             refunded: payment.refunded,
-        });
+        }
+        .into());
     }
     if refundable.is_zero() {
-        return Err(Refusal::RefundExceedsRemaining { refundable });
+        return Err(Refusal::RefundExceedsRemaining { refundable }.into());
     }
     let amount = match ask.amount {
         Some(sum) => sum.in_currency(payment.currency()),
@@ -244,7 +203,7 @@ fn give_back(books: &mut Books, tenant: TenantId, ask: &RefundPayment, moment: M
     }
     .map_err(Refusal::RefundAmount)?;
     if amount.value() > refundable {
-        return Err(Refusal::RefundExceedsRemaining { refundable });
+        return Err(Refusal::RefundExceedsRemaining { refundable }.into());
     }
     let refunded = payment.currency().exact(payment.refunded + amount.value());
     let after = Payment {
@@ -256,16 +215,17 @@ fn give_back(books: &mut Books, tenant: TenantId, ask: &RefundPayment, moment: M
         from: payment.payee,
         to: payment.payer,
     };
-    let transfer = transfer(books, tenant, route, amount, None, moment)?;
-    books.add_payment(tenant, after);
+    let transfer = transfer(books, route, amount, None, context)?;
+    books.update_payment(context.tenant, after)?;
     let refund = Refund {
-        id: RefundId(moment.id),
+        id: RefundId(transfer.id),
         payment: ask.payment,
         amount,
         reason: ask.reason.clone(),
         created_at: transfer.created_at,
     };
-    Ok(Effect::Refunded(refund, transfer))
+    books.insert_refund(context.tenant, refund.clone());
+    Ok(Effect::Refund(refund))
 }
 
 fn check_currency(account: &Account, party: Party, amount: Amount) -> Result<(), Refusal> {
@@ -290,18 +250,17 @@ struct Route {
 /// The only place where a balance changes.
 fn transfer(
     books: &mut Books,
-    tenant: TenantId,
     route: Route,
     amount: Amount,
     description: Option<Description>,
-    moment: Moment,
-) -> Result<Transfer, Refusal> {
+    context: Context,
+) -> Result<Transfer, Stop> {
     let no_such = |id| Refusal::NoSuchAccount(Party::Account, id);
-    let from = books.account(tenant, route.from).ok_or(no_such(route.from))?;
-    let to = books.account(tenant, route.to).ok_or(no_such(route.to))?;
+    let from = books.account(context.tenant, route.from)?.ok_or(no_such(route.from))?;
+    let to = books.account(context.tenant, route.to)?.ok_or(no_such(route.to))?;
     to.permits_credit()?;
     from.permits_debit()?;
-    let at = to.time_of_next_entry(from.time_of_next_entry(moment.now));
+    let at = to.time_of_next_entry(from.time_of_next_entry(context.now));
     let from = after_debit(from, amount, at)?;
     let to = after_credit(to, amount, at)?;
     let side = |account: &Account| Side {
@@ -310,7 +269,7 @@ fn transfer(
         balance_after: account.balance,
     };
     let transfer = Transfer {
-        id: moment.id,
+        id: context.new_id,
         kind: route.kind,
         amount,
         debit: side(&from),
@@ -318,8 +277,9 @@ fn transfer(
         description,
         created_at: at,
     };
-    books.add_account(tenant, from);
-    books.add_account(tenant, to);
+    books.update_account(context.tenant, from)?;
+    books.update_account(context.tenant, to)?;
+    books.insert_transfer(context.tenant, transfer.clone());
     Ok(transfer)
 }
 

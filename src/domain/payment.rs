@@ -49,6 +49,12 @@ impl Payment {
         self.amount.currency()
     }
 
+    /// Between which accounts money moves when it is paid or refunded.
+    #[must_use]
+    pub fn accounts(&self) -> [AccountId; 2] {
+        [self.payer, self.payee]
+    }
+
     /// What can still be refunded, in major units.
     #[must_use]
     pub fn refundable(&self) -> Decimal {

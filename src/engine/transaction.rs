@@ -3,7 +3,7 @@
 //! | step | statement | why it is one of its own |
 //! |---|---|---|
 //! | claim | `INSERT INTO idempotency_keys … ON CONFLICT DO NOTHING RETURNING` | must come first: who inserts the key is first, and everybody else with it waits here for the outcome |
-//! | lock | `SELECT payments … FOR NO KEY UPDATE` | a refund learns from its payment which accounts to lock; left out if nothing is refunded |
+//! | lock | `SELECT payments … FOR NO KEY UPDATE` | a refund learns from its payment which accounts to lock; left out if nothing is refunded, as each of these is if it had nothing to do |
 //! |  | `SELECT accounts … FOR NO KEY UPDATE` | what is decided must still be true at the commit |
 //! | decide | none | pure: `domain::decide` |
 //! | persist | `UPDATE accounts`, `INSERT transfers`, `INSERT payments` (`INSERT refunds`, `UPDATE payments`, `INSERT accounts`) | one for each table that the batch touches |
@@ -28,7 +28,7 @@ use diesel::{Connection, PgConnection, QueryResult};
 
 use super::persist::persist;
 use crate::api::render;
-use crate::domain::{AccountId, Books, Command, Effect, Moment, Refusal, TenantId, decide};
+use crate::domain::{Books, Context, Effect, Refusal, decide};
 use crate::idempotency::{Request, Retention, StoredResponse, Verdict, judge};
 use crate::storage::{StorageError, accounts, idempotency_keys, payments};
 
@@ -106,11 +106,11 @@ pub fn run(connection: &mut PgConnection, mut slots: Vec<&mut Slot>, retention: 
         if let Some(claimed_at) = claimed.at {
             let (mut books, locked_at) = lock(connection, &firsts)?;
             let now = locked_at.unwrap_or(claimed_at);
-            let decided: Vec<Decided<'_>> = firsts
+            let decided = firsts
                 .into_iter()
                 .map(|slot| Decided::new(&mut books, slot, now))
-                .collect();
-            persist(connection, &books, decided.iter().filter_map(Decided::effect))?;
+                .collect::<QueryResult<_>>()?;
+            persist(connection, &books)?;
             save(connection, decided)?;
         }
         if !repeats.is_empty() {
@@ -129,56 +129,20 @@ pub fn run(connection: &mut PgConnection, mut slots: Vec<&mut Slot>, retention: 
     })
 }
 
-/// Locks what the commands may look at: payments, then accounts.
+/// Locks what the commands may look at: payments, then accounts, since a payment leads to its accounts.
 fn lock(connection: &mut PgConnection, firsts: &[&mut Slot]) -> QueryResult<(Books, Option<DateTime<Utc>>)> {
     let mut books = Books::default();
-    let refunded: Vec<_> = firsts
-        .iter()
-        .filter_map(|slot| match &slot.request.command {
-            Command::Refund(refund) => Some((slot.request.tenant, refund.payment)),
-            Command::OpenAccount(_)
-            | Command::Deposit(_)
-            | Command::Withdraw(_)
-            | Command::Freeze(_)
-            | Command::Unfreeze(_)
-            | Command::Close(_)
-            | Command::Pay(_) => None,
-        })
-        .collect();
-    if !refunded.is_empty() {
-        for (tenant, payment) in payments::lock(connection, refunded.into_iter())? {
-            books.add_payment(tenant, payment);
-        }
+    for Slot { request, .. } in firsts.iter().map(|slot| &**slot) {
+        books.ask_for(request.tenant, request.command.needs(request.tenant));
     }
-    let needed: Vec<_> = firsts
-        .iter()
-        .flat_map(|slot| accounts_of(&slot.request, &books))
-        .collect();
-    let (locked, locked_at) = accounts::lock(connection, needed.into_iter())?;
+    for (tenant, payment) in payments::lock(connection, books.wanted_payments())? {
+        books.hold_payment(tenant, payment);
+    }
+    let (locked, locked_at) = accounts::lock(connection, books.wanted_accounts())?;
     for (tenant, account) in locked {
-        books.add_account(tenant, account);
+        books.hold_account(tenant, account);
     }
     Ok((books, locked_at))
-}
-
-/// The accounts that a command may look at or change.
-fn accounts_of(request: &Request, books: &Books) -> Vec<(TenantId, AccountId)> {
-    let tenant = request.tenant;
-    let ids = match &request.command {
-        Command::OpenAccount(_) => vec![],
-        Command::Freeze(id) | Command::Unfreeze(id) | Command::Close(id) => vec![*id],
-        Command::Deposit(movement) | Command::Withdraw(movement) => {
-            vec![
-                movement.account,
-                AccountId::external(tenant, movement.amount.currency()),
-            ]
-        }
-        Command::Pay(pay) => vec![pay.parties.payer(), pay.parties.payee()],
-        Command::Refund(refund) => books
-            .payment(tenant, refund.payment)
-            .map_or(vec![], |payment| vec![payment.payer, payment.payee]),
-    };
-    ids.into_iter().map(|id| (tenant, id)).collect()
 }
 
 /// A first request with what was decided on it.
@@ -188,17 +152,21 @@ struct Decided<'a> {
 }
 
 impl<'a> Decided<'a> {
-    fn new(books: &mut Books, slot: &'a mut Slot, now: DateTime<Utc>) -> Self {
-        let moment = Moment {
+    fn new(books: &mut Books, slot: &'a mut Slot, now: DateTime<Utc>) -> QueryResult<Self> {
+        let Request {
+            tenant,
+            command,
+            new_id,
+            ..
+        } = &slot.request;
+        let context = Context {
+            tenant: *tenant,
             now,
-            id: slot.request.new_id,
+            new_id: *new_id,
         };
-        let decision = decide(books, slot.request.tenant, &slot.request.command, moment);
-        Self { slot, decision }
-    }
-
-    fn effect(&self) -> Option<(TenantId, &Effect)> {
-        Some((self.slot.request.tenant, self.decision.as_ref().ok()?))
+        let decision =
+            decide(books, command, context).map_err(|bug| diesel::result::Error::SerializationError(bug.into()))?;
+        Ok(Self { slot, decision })
     }
 }
 

@@ -80,7 +80,10 @@ pub type Locked = (Vec<(TenantId, Account)>, Option<DateTime<Utc>>);
 /// # Errors
 /// Diesel's.
 pub fn lock(connection: &mut PgConnection, ids: impl Iterator<Item = (TenantId, AccountId)>) -> QueryResult<Locked> {
-    let (tenant_ids, ids) = ids.map(|(tenant, id)| (tenant.0, id.0)).unzip();
+    let (tenant_ids, ids): (_, Vec<_>) = ids.map(|(tenant, id)| (tenant.0, id.0)).unzip();
+    if ids.is_empty() {
+        return Ok((Vec::new(), None));
+    }
     let rows: Vec<(AccountRow, DateTime<Utc>)> = Lock { tenant_ids, ids }.load(connection)?;
     let locked_at = rows.iter().map(|row| row.1).max();
     let accounts = rows
@@ -129,6 +132,9 @@ pub fn write<'a>(
         query.entry_counts.push(account.entry_count);
         query.statuses.push(account.status.as_str());
         query.last_entries_at.push(account.last_entry_at);
+    }
+    if query.ids.is_empty() {
+        return Ok(());
     }
     query.execute(connection).map(drop)
 }
@@ -200,6 +206,9 @@ pub fn insert<'a>(
             .push(account.reference.as_ref().map(Reference::as_str).map(str::to_owned));
         query.metadata.push(rows::metadata_json(account.metadata.as_ref()));
         query.created_at.push(account.created_at);
+    }
+    if query.ids.is_empty() {
+        return Ok(());
     }
     let external = InsertExternal {
         tenant_ids: query.tenant_ids.clone(),

@@ -67,7 +67,10 @@ pub fn lock(
     connection: &mut PgConnection,
     ids: impl Iterator<Item = (TenantId, PaymentId)>,
 ) -> QueryResult<Vec<(TenantId, Payment)>> {
-    let (tenant_ids, ids) = ids.map(|(tenant, id)| (tenant.0, id.0)).unzip();
+    let (tenant_ids, ids): (_, Vec<_>) = ids.map(|(tenant, id)| (tenant.0, id.0)).unzip();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
     let rows: Vec<PaymentRow> = Lock { tenant_ids, ids }.load(connection)?;
     rows.into_iter().map(PaymentRow::into_payment).collect()
 }
@@ -78,7 +81,7 @@ batch_query! {
         "INSERT INTO payments \
              (tenant_id, id, payer_account_id, payee_account_id, currency, amount, refunded_amount, \
               description, reference, metadata, created_at) \
-         SELECT n.tenant_id, n.id, n.payer, n.payee, n.currency, n.amount, 0, \
+         SELECT n.tenant_id, n.id, n.payer, n.payee, n.currency, n.amount, n.refunded, \
                 n.description, n.reference, n.metadata, n.created_at \
          FROM unnest(" [tenant_ids: Vec<Uuid> as Array<SqlUuid>]
         ", " [ids: Vec<Uuid> as Array<SqlUuid>]
@@ -86,11 +89,12 @@ batch_query! {
         ", " [payees: Vec<Uuid> as Array<SqlUuid>]
         ", " [currencies: Vec<&'static str> as Array<Text>]
         ", " [amounts: Vec<Decimal> as Array<Numeric>]
+        ", " [refunded: Vec<Decimal> as Array<Numeric>]
         ", " [descriptions: Vec<Option<String>> as Array<Nullable<Text>>]
         ", " [references: Vec<Option<String>> as Array<Nullable<Text>>]
         ", " [metadata: Vec<Option<Value>> as Array<Nullable<Jsonb>>]
         ", " [created_at: Vec<DateTime<Utc>> as Array<Timestamptz>]
-        ") AS n (tenant_id, id, payer, payee, currency, amount, description, reference, metadata, created_at)"
+        ") AS n (tenant_id, id, payer, payee, currency, amount, refunded, description, reference, metadata, created_at)"
     }
 }
 
@@ -109,6 +113,7 @@ pub fn insert<'a>(
         payees: Vec::new(),
         currencies: Vec::new(),
         amounts: Vec::new(),
+        refunded: Vec::new(),
         descriptions: Vec::new(),
         references: Vec::new(),
         metadata: Vec::new(),
@@ -121,6 +126,7 @@ pub fn insert<'a>(
         query.payees.push(payment.payee.0);
         query.currencies.push(payment.currency().code());
         query.amounts.push(payment.amount.value());
+        query.refunded.push(payment.refunded);
         query
             .descriptions
             .push(payment.description.as_ref().map(Description::as_str).map(str::to_owned));
@@ -129,6 +135,9 @@ pub fn insert<'a>(
             .push(payment.reference.as_ref().map(Reference::as_str).map(str::to_owned));
         query.metadata.push(rows::metadata_json(payment.metadata.as_ref()));
         query.created_at.push(payment.created_at);
+    }
+    if query.ids.is_empty() {
+        return Ok(());
     }
     query.execute(connection).map(drop)
 }
@@ -162,6 +171,9 @@ pub fn write_refunded<'a>(
         query.tenant_ids.push(tenant.0);
         query.ids.push(payment.id.0);
         query.refunded.push(payment.refunded);
+    }
+    if query.ids.is_empty() {
+        return Ok(());
     }
     query.execute(connection).map(drop)
 }

@@ -48,6 +48,9 @@ pub fn insert<'a>(connection: &mut PgConnection, new: impl Iterator<Item = (Tena
             .push(refund.reason.as_ref().map(Description::as_str).map(str::to_owned));
         query.created_at.push(refund.created_at);
     }
+    if query.ids.is_empty() {
+        return Ok(());
+    }
     query.execute(connection).map(drop)
 }
 

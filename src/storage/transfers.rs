@@ -79,6 +79,9 @@ pub fn insert<'a>(
         );
         query.created_at.push(transfer.created_at);
     }
+    if query.ids.is_empty() {
+        return Ok(());
+    }
     query.execute(connection).map(drop)
 }
 

@@ -297,7 +297,7 @@ async fn crash_everywhere(case: Case) {
 async fn an_account_is_opened_once() {
     crash_everywhere(Case {
         commands: |cast| vec![cast.open()],
-        statements: FRAME + 3,
+        statements: FRAME + 2,
         after: "80.00 active 2, 20.00 active 1, 0.00 active 0; 1 payments, 0.00 refunded, 1 opened",
     })
     .await;
