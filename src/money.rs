@@ -119,7 +119,7 @@ pub enum MoneyError {
     #[error("has more decimals than any currency has ({MOST_DECIMALS}), and amounts are never rounded")]
     TooPreciseForAny,
     /// Above [`MAX`].
-    #[error("must not be greater than 999999999999999.9999")]
+    #[error("must not be greater than {MAX}")]
     TooLarge,
 }
 

@@ -12,11 +12,15 @@ use uuid::Uuid;
 
 use super::check::{Check, Member};
 use super::{Code, Problem, strict_json};
+use crate::domain::text::{METADATA_KEY_MAX, METADATA_MAX, METADATA_VALUE_MAX};
 use crate::domain::{
     AccountId, Command, Description, Movement, Name, OpenAccount, Parties, Pay, PaymentId, Reference, RefundPayment,
     beginning, excerpt,
 };
 use crate::money::Sum;
+
+/// Most bytes of a body.
+pub const BODY_MAX: usize = 64 * 1024;
 
 /// Most characters of serde's sentence on an unknown member: it repeats the name, however long that is.
 const UNKNOWN_MEMBER_MAX: usize = 500;
@@ -70,7 +74,7 @@ pub struct OpenAccountBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 255, pattern = "^[^\\u0000]*$")]
     reference: Member,
-    /// Up to 50 texts of up to 500 characters, keys of 1 to 40.
+    /// The caller's own data.
     #[serde(default)]
     #[schema(schema_with = metadata_schema)]
     metadata: Member,
@@ -178,7 +182,7 @@ pub struct PayBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 255, pattern = "^[^\\u0000]*$")]
     reference: Member,
-    /// Up to 50 texts of up to 500 characters, keys of 1 to 40.
+    /// The caller's own data.
     #[serde(default)]
     #[schema(schema_with = metadata_schema)]
     metadata: Member,
@@ -283,10 +287,14 @@ fn metadata_schema() -> Object {
     };
     ObjectBuilder::new()
         .schema_type(SchemaType::from_iter([Type::Object, Type::Null]))
-        .description(Some("Up to 50 texts of up to 500 characters, keys of 1 to 40."))
-        .property_names(Some(text().min_length(Some(1)).max_length(Some(40)).build()))
-        .additional_properties(Some(text().max_length(Some(500))))
-        .max_properties(Some(50))
+        .description(Some(format!(
+            "Up to {METADATA_MAX} texts of up to {METADATA_VALUE_MAX} characters, keys of 1 to {METADATA_KEY_MAX}."
+        )))
+        .property_names(Some(
+            text().min_length(Some(1)).max_length(Some(METADATA_KEY_MAX)).build(),
+        ))
+        .additional_properties(Some(text().max_length(Some(METADATA_VALUE_MAX))))
+        .max_properties(Some(METADATA_MAX))
         .examples([json!({"table": "4"})])
         .build()
 }

@@ -13,8 +13,15 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::body::BODY_MAX;
+use crate::idempotency::key::KEY_MAX;
+use crate::money::MAX;
+
 /// Seconds that `Retry-After` asks for when it is not known better.
 const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// Most bytes of a body, as people say it.
+const BODY_MAX_KIB: usize = BODY_MAX / 1024;
 
 /// A row of the table of codes.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +80,7 @@ codes! {
     // code: name, HTTP status, may the same request succeed later under the same key?, title, advice
     MalformedRequest:       "malformed_request",        400, false, "The request can't be read",          "Correct what the detail names; nothing was executed and the key is still free.";
     IdempotencyKeyMissing:  "idempotency_key_missing",  400, false, "Idempotency-Key is missing",         "Send an Idempotency-Key with every POST: a new one for each operation, the same one for each repetition.";
-    IdempotencyKeyInvalid:  "idempotency_key_invalid",  400, false, "Idempotency-Key is malformed",       "Use 1 to 255 visible ASCII characters without commas, in one header line.";
+    IdempotencyKeyInvalid:  "idempotency_key_invalid",  400, false, "Idempotency-Key is malformed",       "Use 1 to {KEY_MAX} visible ASCII characters without commas, in one header line.";
     UnknownParameter:       "unknown_parameter",        400, false, "Unknown parameter",                  "Remove or correct the parameter that the detail names: what is not understood is refused, not ignored.";
     Unauthenticated:        "unauthenticated",          401, false, "API key is missing or not valid",    "Send `Authorization: Bearer <api key>` with a key that is neither revoked nor expired.";
     InsufficientFunds:      "insufficient_funds",       402, false, "Insufficient funds",                 "The answer is stored under its key for good: once there is money, pay under a new key.";
@@ -87,14 +94,14 @@ codes! {
     AccountNotEmpty:        "account_not_empty",        409, false, "Account is not empty",               "Withdraw the balance, then close under a new key.";
     IdempotencyKeyExpired:  "idempotency_key_expired",  410, false, "The key's window has passed",        "Nothing was executed. Look at the resource: the first request may have made it. If it is really a new operation, use a new key.";
     RefundedAmountChanged:  "refunded_amount_changed",  412, false, "The refunded amount has changed",    "Read the payment again, decide again, and ask under a new key.";
-    BodyTooLarge:           "body_too_large",           413, false, "Body is too large",                  "Send at most 64 KiB.";
+    BodyTooLarge:           "body_too_large",           413, false, "Body is too large",                  "Send at most {BODY_MAX_KIB} KiB.";
     UnsupportedMediaType:   "unsupported_media_type",   415, false, "Unsupported media type",             "Send JSON with `Content-Type: application/json`, not compressed.";
     ValidationFailed:       "validation_failed",        422, false, "Validation failed",                  "Correct the fields in errors; nothing was executed.";
     IdempotencyKeyReused:   "idempotency_key_reused",   422, false, "The key belongs to another request", "The key was first used for another route or content. Use a new key for a new operation.";
     SameAccount:            "same_account",             422, false, "Payer and payee are one account",    "Name two different accounts.";
     CurrencyMismatch:       "currency_mismatch",        422, false, "Currency mismatch",                  "Amount and accounts must be in one currency.";
     RefundExceedsRemaining: "refund_exceeds_remaining", 422, false, "Refund exceeds what remains",        "Refund at most refundable_amount.";
-    BalanceOverflow:        "balance_overflow",         422, false, "Balance would be too large",         "No account holds more than 999999999999999.9999.";
+    BalanceOverflow:        "balance_overflow",         422, false, "Balance would be too large",         "No account holds more than {MAX}.";
     RateLimited:            "rate_limited",             429, true,  "Too many requests",                  "Repeat the request under the same key after the time in Retry-After.";
     InternalError:          "internal_error",           500, true,  "Internal error",                     "The request was rolled back and the operators are alarmed. It is safe to repeat under the same key.";
     Overloaded:             "overloaded",               503, true,  "Too much work is waiting",           "Nothing was executed. Repeat the request under the same key after the time in Retry-After.";

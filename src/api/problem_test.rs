@@ -112,6 +112,16 @@ fn only_what_may_pass_by_itself_is_retryable() {
     }
 }
 
+/// Without it a caller is advised to keep a limit that is not ours, or is shown the name of a constant.
+#[test]
+fn advice_names_the_limits_that_hold() {
+    assert_eq!(BODY_MAX_KIB * 1024, BODY_MAX);
+    assert_eq!(Code::BodyTooLarge.advice(), "Send at most 64 KiB.");
+    let largest = "No account holds more than 999999999999999.9999.";
+    assert_eq!(Code::BalanceOverflow.advice(), largest);
+    assert!(Code::ALL.iter().all(|code| !code.advice().contains(['{', '}'])));
+}
+
 /// Without it clients that are told to come back do so all at once and at once.
 #[test]
 fn who_is_told_to_come_back_is_told_when() {

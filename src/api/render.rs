@@ -8,7 +8,7 @@ use super::resource::{AccountJson, MovementJson, PaymentJson, RefundJson};
 use super::{Code, FieldError, Problem};
 use crate::domain::{Effect, Party, Refusal};
 use crate::idempotency::{Resource, ResourceKind, StoredResponse};
-use crate::money::MoneyError;
+use crate::money::{MAX, MoneyError};
 
 /// Renders what was decided. `request_id` becomes the `instance` of a problem.
 ///
@@ -89,7 +89,7 @@ pub fn problem(refusal: &Refusal) -> Problem {
         ),
         Refusal::BalanceOverflow(id) => Problem::new(
             Code::BalanceOverflow,
-            format!("the balance of account {id} would pass 999999999999999.9999"),
+            format!("the balance of account {id} would pass {MAX}"),
         ),
         Refusal::RefundAmount(error) => {
             let example = match error {

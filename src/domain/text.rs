@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Longest name and reference.
-const NAME_MAX: usize = 255;
+pub const NAME_MAX: usize = 255;
 /// Longest description and reason.
-const DESCRIPTION_MAX: usize = 500;
+pub const DESCRIPTION_MAX: usize = 500;
 /// Most members of a metadata object.
-const METADATA_MAX: usize = 50;
+pub const METADATA_MAX: usize = 50;
 /// Longest metadata key.
-const METADATA_KEY_MAX: usize = 40;
+pub const METADATA_KEY_MAX: usize = 40;
 /// Longest metadata value.
-const METADATA_VALUE_MAX: usize = 500;
+pub const METADATA_VALUE_MAX: usize = 500;
 
 /// Most characters that a message repeats of what a caller sent: an id, an amount, a key of metadata.
 const EXCERPT_MAX: usize = 40;

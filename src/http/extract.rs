@@ -12,11 +12,11 @@ use actix_web::{FromRequest, HttpMessage, HttpRequest};
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::Service;
 use super::headers::{RequestId, idempotency_key, once};
 use super::page::{Cursor, List, PageQuery};
 use super::query::Query;
-use super::{BODY_MAX, Service};
-use crate::api::body::{self, Body};
+use crate::api::body::{self, BODY_MAX, Body};
 use crate::api::{Code, Problem};
 use crate::domain::{Command, TenantId};
 use crate::idempotency::{IdempotencyKey, KeyError, Request};

@@ -33,10 +33,8 @@ pub use envelope::envelope;
 pub use revocations::HEARSAY;
 pub use service::{HttpSettings, Service};
 
+use crate::api::body::BODY_MAX;
 use crate::api::{Code, Problem};
-
-/// Most bytes of a body.
-const BODY_MAX: usize = 64 * 1024;
 
 /// Every route of the service.
 pub fn routes(config: &mut ServiceConfig) {

@@ -17,9 +17,11 @@ use utoipa::{Modify, OpenApi as _};
 use utoipa_swagger_ui::Config;
 
 use super::openapi_problems::{self, Common, string, text};
+use super::page::{DEFAULT_LIMIT, LARGEST_LIMIT};
 use super::{accounts, entries, health, idempotency_keys, movements, payments, refunds};
 use crate::api::problem::ProblemJson;
 use crate::api::{Code, Problem};
+use crate::idempotency::key::KEY_MAX;
 
 /// Where the document is served.
 const DOCUMENT_PATH: &str = "/openapi.json";
@@ -125,14 +127,16 @@ fn add_key(operation: &mut Operation) {
     let key = ObjectBuilder::new()
         .schema_type(SchemaType::new(Type::String))
         .min_length(Some(1))
-        .max_length(Some(255))
+        .max_length(Some(KEY_MAX))
         .pattern(Some(r#"^([!#-+\--~][!-+\--~]*|"([!#-+\--\[\]-~]|\\["\\])+")$"#))
         .build();
     let parameter = ParameterBuilder::new()
         .name("Idempotency-Key")
         .parameter_in(ParameterIn::Header)
         .required(Required::True)
-        .description(Some("A new one for each operation, the same one for each repetition: 1 to 255 visible ASCII characters without commas"))
+        .description(Some(format!(
+            "A new one for each operation, the same one for each repetition: 1 to {KEY_MAX} visible ASCII characters without commas"
+        )))
         .schema(Some(key))
         .example(Some(example.into()))
         .build();
@@ -194,8 +198,8 @@ fn add_page_parameters(operation: &mut Operation) {
     let limit = ObjectBuilder::new()
         .schema_type(SchemaType::new(Type::Integer))
         .minimum(Some(1))
-        .maximum(Some(100))
-        .default(Some(20.into()))
+        .maximum(Some(LARGEST_LIMIT))
+        .default(Some(DEFAULT_LIMIT.into()))
         .build();
     let parameter = |name: &str, description: &str, schema: utoipa::openapi::Object| {
         ParameterBuilder::new()

@@ -12,9 +12,9 @@ use crate::domain::TenantId;
 use crate::storage::Position;
 
 /// Things on a page if the caller does not say.
-const DEFAULT_LIMIT: usize = 20;
+pub(super) const DEFAULT_LIMIT: usize = 20;
 /// Most things on a page.
-const LARGEST_LIMIT: usize = 100;
+pub(super) const LARGEST_LIMIT: usize = 100;
 
 /// The years 1970 to 9999, in microseconds. Beyond them PostgreSQL may not know an instant that somebody has made up.
 const INSTANTS: RangeInclusive<i64> = 0..=253_402_300_799_999_999;
@@ -104,7 +104,7 @@ impl<P: Cursor> PageQuery<P> {
     pub fn read(query: &Query, list: List) -> Result<Self, Problem> {
         let limit = query.value("limit", |text| {
             let number = text.parse().ok().filter(|limit| (1..=LARGEST_LIMIT).contains(limit));
-            number.ok_or("must be a whole number from 1 to 100")
+            number.ok_or_else(|| format!("must be a whole number from 1 to {LARGEST_LIMIT}"))
         })?;
         let after = query.value("cursor", |text| list.place(text).ok_or(BAD_CURSOR))?;
         Ok(Self {

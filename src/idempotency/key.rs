@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Longest key, in characters.
-const LONGEST: usize = 255;
+pub const KEY_MAX: usize = 255;
 
 /// 1 to 255 visible ASCII characters without a comma. It orders by its bytes, as the database does.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +22,7 @@ pub enum KeyError {
     #[error("the Idempotency-Key header was sent more than once; send it once")]
     Repeated,
     /// Longer than 255 characters.
-    #[error("the Idempotency-Key has {0} characters; at most {LONGEST} are allowed")]
+    #[error("the Idempotency-Key has {0} characters; at most {KEY_MAX} are allowed")]
     TooLong(usize),
     /// A character that has no place in a key.
     #[error(
@@ -55,7 +55,7 @@ impl IdempotencyKey {
         if !key.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',') {
             return Err(KeyError::Malformed);
         }
-        if key.len() > LONGEST {
+        if key.len() > KEY_MAX {
             return Err(KeyError::TooLong(key.len()));
         }
         String::from_utf8(key).map(Self).map_err(|_| KeyError::Malformed)
