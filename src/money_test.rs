@@ -229,6 +229,64 @@ fn a_currency_is_three_capitals_that_money_can_be_held_in() {
     }
 }
 
+/// All currencies that an account could ever be opened in, by their decimals.
+const EVER_OPENED: [(u32, &str); 4] = [
+    (0, "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"),
+    (
+        2,
+        "AED AFN ALL AMD XCG AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE CHF CHW CNY COP \
+         COU CRC CUC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HRK HTG HUF IDR ILS INR IRR \
+         JMD KES KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MXV MYR MZN NAD NGN NIO NOK \
+         NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SLL SOS SRD SSP STN SVC SYP SZL THB TJS TMT \
+         TOP TRY TTD TWD TZS UAH USD USN UYU UZS VED VES WST XAD XCD YER ZAR ZMW ZWG ZWL",
+    ),
+    (3, "BHD IQD JOD KWD LYD OMR TND"),
+    (4, "CLF UYW"),
+];
+
+/// Without it an update of the list of currencies, or a rule for new accounts in the wrong place, makes accounts unreadable that
+/// were opened before: a currency is withdrawn now and then, and money is still in it.
+#[test]
+fn a_currency_that_ever_opened_an_account_stays_readable() {
+    for (decimals, codes) in EVER_OPENED {
+        for code in codes.split(' ') {
+            assert_eq!(code.parse().map(Currency::decimals), Ok(decimals), "{code}");
+        }
+    }
+}
+
+/// Without it somebody is paid in kuna, which no bank takes any more, or in an index; or Venezuela has no account, because a
+/// library thinks that `VES` has been replaced.
+#[test]
+fn only_a_currency_in_circulation_opens_an_account() {
+    for (code, successor) in [
+        ("HRK", "EUR"),
+        ("BGN", "EUR"),
+        ("SLL", "SLE"),
+        ("ZWL", "ZWG"),
+        ("CUC", "CUP"),
+    ] {
+        assert_eq!(
+            Currency::for_new_account(code),
+            Err(MoneyError::Withdrawn(currency(code), successor))
+        );
+    }
+    for code in ["BOV", "CHE", "CHW", "CLF", "COU", "MXV", "USN", "UYI", "UYW", "XAD"] {
+        assert_eq!(
+            Currency::for_new_account(code),
+            Err(MoneyError::UnitOfAccount(currency(code)))
+        );
+    }
+    for code in ["XXX", "XAU", "usd", "DEM", ""] {
+        assert_eq!(Currency::for_new_account(code), Err(MoneyError::Currency), "{code}");
+    }
+    for code in [
+        "USD", "EUR", "SLE", "ZWG", "CUP", "CLP", "UYU", "VED", "VES", "XCG", "XOF",
+    ] {
+        assert_eq!(Currency::for_new_account(code), Ok(currency(code)));
+    }
+}
+
 /// Without it the message that refuses an amount shows one that is refused as well.
 #[test]
 fn the_example_in_a_message_is_itself_accepted() {

@@ -6,8 +6,8 @@ use crate::caller::Service;
 use crate::card::{Case, Checked, case};
 use crate::reply::Reply;
 
-/// The largest amount and balance, in a currency that has four decimals.
-const LARGEST: (&str, &str) = ("999999999999999.9999", "CLF");
+/// The largest amount and balance, in a currency that has three decimals: no currency in circulation has more.
+const LARGEST: (&str, &str) = ("999999999999999.999", "KWD");
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -108,8 +108,8 @@ async fn largest(service: Service) -> Checked {
     let (api, (amount, currency)) = (&service.api, LARGEST);
     let account = api.account(currency).await?;
     api.deposit(&account, amount, currency).await?.has("amount", amount)?;
-    let beyond = api.deposit(&account, "1000000000000000.0000", currency).await?;
-    let passing = api.deposit(&account, "0.0001", currency).await?;
+    let beyond = api.deposit(&account, "1000000000000000.000", currency).await?;
+    let passing = api.deposit(&account, "0.001", currency).await?;
     // Given back before anything is checked, so that it lies nowhere if a check fails.
     let left = api.get(format!("/accounts/{account}")).await?;
     api.withdraw(&account, amount, currency).await?.created()?;

@@ -17,7 +17,7 @@ use crate::domain::{
     AccountId, Command, Description, Movement, Name, OpenAccount, Parties, Pay, PaymentId, Reference, RefundPayment,
     beginning, excerpt,
 };
-use crate::money::Sum;
+use crate::money::{Currency, Sum};
 
 /// Most bytes of a body.
 pub const BODY_MAX: usize = 64 * 1024;
@@ -62,7 +62,7 @@ pub fn read_uuid(text: &str) -> Result<Uuid, String> {
 #[serde(deny_unknown_fields)]
 #[schema(as = OpenAccount, example = json!({"currency": "USD", "name": "Alice"}))]
 pub struct OpenAccountBody {
-    /// ISO 4217; never changes.
+    /// ISO 4217, in circulation; never changes.
     #[serde(default)]
     #[schema(required, value_type = String, example = "USD", pattern = "^[A-Z]{3}$")]
     currency: Member,
@@ -89,7 +89,7 @@ impl OpenAccountBody {
     /// `validation_failed`.
     pub fn into_command(self) -> Result<Command, Problem> {
         let mut check = Check::default();
-        let currency = check.currency(&self.currency);
+        let currency = check.currency(&self.currency, Currency::for_new_account);
         let name = check.required("name", &self.name, |text| Name::new(text.to_owned()));
         let reference = check.optional("reference", &self.reference, |text| Reference::new(text.to_owned()));
         let metadata = check.metadata(&self.metadata);

@@ -95,16 +95,23 @@ impl Check {
         }
     }
 
-    pub fn currency(&mut self, member: &Member) -> Option<Currency> {
+    /// `read` knows which currencies are accepted.
+    pub fn currency(
+        &mut self,
+        member: &Member,
+        read: impl FnOnce(&str) -> Result<Currency, MoneyError>,
+    ) -> Option<Currency> {
         let read = |text: &str| {
-            let not_sent = |error| format!("{error}, not {:?}", excerpt(text));
-            text.parse::<Currency>().map_err(not_sent)
+            read(text).map_err(|error| match error {
+                MoneyError::Currency => format!("{error}, not {:?}", excerpt(text)),
+                other => other.to_string(),
+            })
         };
         self.required("currency", member, read)
     }
 
     pub fn amount(&mut self, amount: &Member, currency: &Member) -> Option<Amount> {
-        let currency = self.currency(currency);
+        let currency = self.currency(currency, str::parse);
         if amount.is_null() {
             let example = example(currency);
             return self.wrong(

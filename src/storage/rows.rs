@@ -1,8 +1,8 @@
 //! From the types of SQL to those of the domain. What does not fit is a row that the constraints should have refused.
 //!
-//! A trap: `Name::new`, `Amount::new` and their like check what callers send *and* read what is stored. Make one of them stricter,
-//! and rows that were right when they were written can't be read any more: lists answer 500. A rule for new things only belongs
-//! where they are made (`api/check.rs`, `domain/decide.rs`).
+//! **A trap.** What is called here (`Currency::from_str`, `Amount::new`, `Name::new`, …) also checks what callers send. If it is
+//! narrowed, rows that were right when they were written become unreadable: reads answer 500, and a batch that locks one is
+//! `Broken`. A rule for new things goes where they are made: `Currency::for_new_account` is one.
 
 use std::error::Error;
 

@@ -4,6 +4,14 @@ use serde_json::json;
 
 use crate::support::{App, assert_books_balance, new_key};
 
+/// An account in this currency. `CLF`, which alone has four decimals, opens none; amounts in it are as exact as in any other.
+async fn account_in(app: &App, currency: &str) -> String {
+    match currency {
+        "CLF" => app.plant_account(currency).await,
+        _ => app.open(currency).await,
+    }
+}
+
 /// A1: Yen have no decimals: `"500"` is stored and refunded as 500, `"500.5"` is refused. Without this 500 yen become 5 or 50000.
 #[tokio::test]
 async fn yen_have_no_decimals() {
@@ -44,7 +52,7 @@ async fn an_amount_has_the_decimals_of_its_currency() {
             "1.23456",
         ),
     ] {
-        let (payer, payee) = (app.open(currency).await, app.open(currency).await);
+        let (payer, payee) = (account_in(&app, currency).await, account_in(&app, currency).await);
         app.deposit_in(&payer, "10", currency).await.created();
         for (sent, shown) in accepted {
             let paid = app.pay_in(&payer, &payee, &json!(sent), currency).await;
@@ -254,7 +262,7 @@ async fn the_largest_amount_and_balance_are_as_documented() {
         ("USD", "999999999999999.99", "0.01", "1000000000000000.00"),
         ("JPY", "999999999999999", "1", "1000000000000000"),
     ] {
-        let account = app.open(currency).await;
+        let account = account_in(&app, currency).await;
         app.deposit_in(&account, beyond, currency).await.invalid(&["amount"]);
         app.deposit_in(&account, &"9".repeat(400), currency)
             .await
@@ -264,7 +272,7 @@ async fn the_largest_amount_and_balance_are_as_documented() {
         app.deposit_in(&account, smallest, currency)
             .await
             .problem(422, "balance_overflow");
-        let other = app.open(currency).await;
+        let other = account_in(&app, currency).await;
         app.pay_in(&account, &other, &json!(most), currency).await.created();
         assert_eq!(app.balance(&other).await, most);
     }

@@ -30,6 +30,36 @@ async fn a_currency_is_an_iso_4217_code() {
     assert_books_balance(&app.database);
 }
 
+/// Only what is in circulation opens an account. Without this somebody is paid in kuna, which no bank takes any more, or in
+/// an index that has a code but is no money.
+#[tokio::test]
+async fn only_a_currency_in_circulation_opens_an_account() {
+    let app = App::start().await;
+    for (currency, successor) in [
+        ("HRK", "EUR"),
+        ("BGN", "EUR"),
+        ("SLL", "SLE"),
+        ("ZWL", "ZWG"),
+        ("CUC", "CUP"),
+    ] {
+        let problem = open_in(&app, json!(currency)).await.invalid(&["currency"]);
+        assert_eq!(
+            problem["errors"][0]["message"],
+            format!("must be a currency in circulation: {currency} has been replaced by {successor}")
+        );
+    }
+    for currency in ["CLF", "UYI", "UYW", "BOV", "USN", "CHE", "CHW", "COU", "MXV", "XAD"] {
+        let problem = open_in(&app, json!(currency)).await.invalid(&["currency"]);
+        assert_eq!(
+            problem["errors"][0]["message"],
+            format!("must be a currency in circulation: {currency} is a fund or a unit of account")
+        );
+    }
+    for currency in ["EUR", "SLE", "ZWG", "CUP", "CLP", "UYU", "VED", "VES", "XCG", "XOF"] {
+        open_in(&app, json!(currency)).await.created();
+    }
+}
+
 /// An account whose currency has been withdrawn since is still there: it is read, charged, refunded, emptied and closed like any
 /// other. Without this the day on which a list of currencies is updated turns customers' money into a 500.
 #[tokio::test]
