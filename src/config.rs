@@ -91,7 +91,7 @@ pub struct ServeArgs {
     /// How often expired keys are cleaned up: 1s to 1d; 0 for never
     #[arg(long, env, default_value = "60s", value_parser = |text: &str| duration_or_zero(text, Duration::from_secs(1), Duration::from_secs(DAY)))]
     pub cleanup_interval: Duration,
-    /// How long a stop waits for requests that are under way: 0s to 10m
+    /// How long a stop waits for requests that are under way: 1s to 10m; 0: not at all
     #[arg(long, env, default_value = "30s", value_parser = |text: &str| duration_or_zero(text, Duration::from_secs(1), Duration::from_secs(600)))]
     pub shutdown_timeout: Duration,
 }

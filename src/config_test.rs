@@ -144,7 +144,7 @@ fn a_refused_duration_shows_the_right_form_and_the_setting() {
 }
 
 /// The durations, each with its least and its most, as an operator may write them.
-const DURATIONS: [(&str, &str, &str); 11] = [
+const DURATIONS: [(&str, &str, &str); 12] = [
     ("--idempotency-ttl", "1h", "30d"),
     ("--idempotency-tombstone-ttl", "1h", "3650d"),
     ("--idempotency-wait", "100ms", "60s"),
@@ -152,6 +152,7 @@ const DURATIONS: [(&str, &str, &str); 11] = [
     ("--lock-timeout", "10ms", "10s"),
     ("--statement-timeout", "100ms", "60s"),
     ("--idle-in-transaction-timeout", "100ms", "60s"),
+    ("--read-timeout", "100ms", "60s"),
     ("--redis-timeout", "1ms", "100ms"),
     ("--redis-window", "1s", "1h"),
     ("--cleanup-interval", "1s", "1d"),
@@ -202,21 +203,22 @@ fn zero_turns_off_what_can_be_turned_off_and_nothing_else() {
 /// Without it a batch of none, no worker or a queue of no length lets the service start and answer nobody.
 #[test]
 fn a_number_outside_its_range_is_refused_with_the_range() {
-    for (flag, most) in [
-        ("--engine-workers", 64),
-        ("--http-workers", 64),
-        ("--batch-max", 1000),
-        ("--queue-max", 100_000),
-        ("--read-pool-size", 100),
+    for (flag, least, most) in [
+        ("--engine-workers", 1, 64),
+        ("--http-workers", 1, 64),
+        ("--batch-max", 1, 1000),
+        ("--queue-max", 1, 100_000),
+        ("--read-pool-size", 1, 100),
+        ("--max-connections", 16, 1_000_000),
     ] {
         assert!(
-            serve(&[flag, "1"]).is_ok() && serve(&[flag, &most.to_string()]).is_ok(),
+            serve(&[flag, &least.to_string()]).is_ok() && serve(&[flag, &most.to_string()]).is_ok(),
             "{flag}"
         );
-        for value in [0, most + 1] {
+        for value in [least - 1, most + 1] {
             let message = refused(flag, &value.to_string());
             assert!(
-                message.contains(flag) && message.contains(&format!("1..={most}")),
+                message.contains(flag) && message.contains(&format!("{least}..={most}")),
                 "{message}"
             );
         }

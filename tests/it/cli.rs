@@ -9,7 +9,7 @@ use crate::support::{TestDatabase, new_key};
 use serde_json::json;
 
 /// Runs the program; exit status, stdout, stderr.
-fn payonce(arguments: &[&str], environment: &[(&str, &str)]) -> (i32, String, String) {
+pub fn payonce(arguments: &[&str], environment: &[(&str, &str)]) -> (i32, String, String) {
     let mut command = program();
     command.args(arguments).envs(environment.iter().copied());
     let output = command.output().unwrap();

@@ -58,4 +58,5 @@ mod audit;
 mod cleanup;
 mod clock;
 mod cli;
+mod settings;
 mod tidy;
