@@ -72,6 +72,10 @@ fn describe() {
         "Commands rolled back because of a bug: alarm on any"
     );
     metrics::describe_counter!(
+        "payonce_given_up_total",
+        "Commands answered 503 because the database failed, by reason: alarm on rolled_back"
+    );
+    metrics::describe_counter!(
         "payonce_sessions_given_up_total",
         "Sessions given up because PostgreSQL did not answer: alarm on any"
     );

@@ -5,6 +5,7 @@
 //! Which road a request takes changes how fast the answer comes, never what it is.
 
 mod flights;
+mod holder;
 mod outcome;
 mod persist;
 mod queue;
@@ -15,7 +16,10 @@ mod worker;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
+
 use self::flights::{Boarding, Flight, Flights};
+use self::holder::is_claimed_elsewhere;
 use self::outcome::settle;
 pub use self::outcome::{Answer, EngineError, Outcome};
 use self::queue::{Queue, QueueError};
@@ -23,7 +27,7 @@ use self::session::ALONE_LOCK_TIMEOUT;
 pub use self::session::SESSIONS_OF_A_WORKER;
 use self::transaction::{Answered, Failure, Step};
 pub use self::worker::{WorkerSettings, Workers};
-use crate::idempotency::{Record, Request, judge};
+use crate::idempotency::{Record, Request, Retention, judge};
 use crate::redis_hint::RedisHint;
 use crate::storage::{Database, StorageError, idempotency_keys};
 
@@ -35,6 +39,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Also the rhythm in which a command that waits for somebody's lock looks again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(160);
+
+/// How long a command that gives up waits for its turn to find out why.
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
 
 /// How long callers wait.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +61,9 @@ pub struct Engine {
     hint: Option<RedisHint>,
     database: Database,
     wait: WaitSettings,
+    retention: Retention,
+    /// One at a time: for a moment a look may wait on a connection that others need, and many commands can give up at once.
+    looks: Arc<Semaphore>,
 }
 
 impl Engine {
@@ -74,6 +84,8 @@ impl Engine {
             hint,
             database,
             wait,
+            retention: settings.retention,
+            looks: Arc::new(Semaphore::new(1)),
         };
         Ok((Arc::new(engine), workers))
     }
@@ -151,6 +163,39 @@ impl Engine {
         settle(judge(record, request))
     }
 
+    async fn give_up(&self, request: Request, failure: &Failure, waited_for_lock: bool) -> EngineError {
+        let reason = match &failure.error {
+            StorageError::RolledBack(_) if waited_for_lock => "lock",
+            // A command that fails so at once, over and over, may be a bug that PostgreSQL found: `StorageError` says why it can't be told.
+            StorageError::RolledBack(_) | StorageError::Broken(_) => "rolled_back",
+            StorageError::OutcomeUnknown(_) => "connection_lost",
+            StorageError::Unreachable(_) => "unreachable",
+            StorageError::Unfit(_) => "unfit",
+            StorageError::NoAnswer => "no_answer",
+        };
+        tracing::warn!(request_id = %request.id, reason, error = %failure.error, "gave up on a command");
+        metrics::counter!("payonce_given_up_total", "reason" => reason).increment(1);
+        let waited_for_claim = waited_for_lock && failure.step == Step::Claim;
+        if waited_for_claim && self.is_in_use(request).await {
+            return EngineError::InUse;
+        }
+        unavailable(told(&failure.error))
+    }
+
+    /// Has somebody else the key, and not only a lock that the claim waited for as well?
+    async fn is_in_use(&self, request: Request) -> bool {
+        let Ok(Ok(turn)) = tokio::time::timeout(LONGEST_LOOK, Arc::clone(&self.looks).acquire_owned()).await else {
+            return false;
+        };
+        let (database, retention) = (self.database.clone(), self.retention);
+        let look = move || {
+            let found = database.read(|connection| Ok(is_claimed_elsewhere(connection, &request, retention)));
+            drop(turn);
+            found
+        };
+        matches!(tokio::task::spawn_blocking(look).await, Ok(Ok(true)))
+    }
+
     /// Has a command run until it is answered, or can't be.
     async fn lead(&self, request: Request) -> Outcome {
         let started = Instant::now();
@@ -186,11 +231,7 @@ impl Engine {
                 _ => quick_retries < QUICK_RETRIES,
             };
             if !again {
-                tracing::warn!(request_id = %request.id, error = %failure.error, "gave up on a command");
-                return Err(match failure.step {
-                    Step::Claim if waited_for_lock => EngineError::InUse,
-                    _ => unavailable(told(&failure.error)),
-                });
+                return Err(self.give_up(request, &failure, waited_for_lock).await);
             }
             metrics::counter!("payonce_retries_total").increment(1);
             tokio::time::sleep(pause).await;

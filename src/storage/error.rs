@@ -3,6 +3,11 @@
 //! Diesel tells lock time-outs, deadlocks and cancelled statements apart only by the server's words, which depend on
 //! its language. So the question here is never "which error?" but "did it certainly roll back?", because the claim of the key rolls back
 //! with the rest: whatever certainly rolled back can be run again, and whatever may have been committed can be run again under its key.
+//!
+//! The price: a data exception (class 22) or a column that is not there (class 42) counts as [`StorageError::RolledBack`], as a deadlock
+//! does, and its caller is told to try again although that is in vain. That it fails alone each time, at once, does not tell it from a server
+//! that cancels each time, at once. So no valid command may lead to one: texts are checked before and the database is UTF8, amounts have their
+//! range, and tests compare the schema with the code. And `payonce_given_up_total{reason="rolled_back"}` is there to alarm on.
 
 use diesel::result::{DatabaseErrorKind, Error};
 

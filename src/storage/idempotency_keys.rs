@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use diesel::connection::SimpleConnection;
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, SmallInt, Text, Timestamptz, Uuid as SqlUuid};
 use diesel::{PgConnection, QueryResult, RunQueryDsl, prelude::*};
 use uuid::Uuid;
@@ -90,6 +91,15 @@ pub fn claim<'a>(
         keys: rows.into_iter().map(|(tenant, key, _)| (tenant, key)).collect(),
         at,
     })
+}
+
+/// Takes what a claim needs beside its key: the table's lock, that anybody may have for any reason. There is no other, for the
+/// table has no foreign key.
+///
+/// # Errors
+/// Diesel's.
+pub fn lock_for_claims(connection: &mut PgConnection) -> QueryResult<()> {
+    connection.batch_execute("LOCK TABLE idempotency_keys IN ROW EXCLUSIVE MODE")
 }
 
 fn seconds(duration: Duration) -> i64 {

@@ -159,6 +159,7 @@ async fn an_error_that_does_not_end_is_503_and_never_a_refusal_or_a_500() {
         assert!(!paid.is_replay(), "{fault} was stored");
     }
     assert_eq!(app.metric("payonce_broken_total", "").await, 0);
+    assert!(app.metric("payonce_given_up_total", "rolled_back").await >= 5);
     assert_books_balance(&app.database);
 }
 
@@ -173,6 +174,36 @@ fn faults() -> [&'static str; 6] {
         "RAISE 'planted' USING ERRCODE = '57P01';",
         "PERFORM pg_terminate_backend(pg_backend_pid());",
     ]
+}
+
+/// What only a bug can violate is 500, alarms, and is not stored. The row in the message, which PostgreSQL cuts off somewhere, must not
+/// make something else of it.
+#[tokio::test]
+async fn a_violated_constraint_is_500_and_never_a_503_or_a_refusal() {
+    let app = App::start().await;
+    let (payer, payee) = (app.open_with("100.00").await, app.open("USD").await);
+    let violations = ["23514", "23505", "23503", "23502", "23001", "23P01"];
+    for violation in violations {
+        let key = new_key();
+        app.database
+            .fault_on_payment(&format!("RAISE 'planted' USING ERRCODE = '{violation}';"));
+        let failed = app.pay_under(&key, &payer, &payee, "1.00").await;
+        failed.problem(500, "internal_error");
+        app.database.drop_fault();
+        let paid = app.pay_under(&key, &payer, &payee, "1.00").await;
+        paid.created();
+        assert!(!paid.is_replay(), "{violation} was stored");
+    }
+    app.database.run("ALTER TABLE accounts ADD CHECK (name !~ '漢')");
+    for length in 190..=200 {
+        let account = json!({"currency": "USD", "name": "漢".repeat(length)});
+        let refused = app.post("/accounts", &new_key(), &account).await;
+        refused.problem(500, "internal_error");
+    }
+    let broken = u64::try_from(violations.len()).unwrap() + 11;
+    assert_eq!(app.metric("payonce_broken_total", "").await, broken);
+    assert_eq!(app.metric("payonce_given_up_total", "").await, 0);
+    assert_books_balance(&app.database);
 }
 
 /// C7: one command with an error that does not end must not take those with it that are in its batch.

@@ -50,6 +50,7 @@ mod crash;
 mod crash_matrix;
 mod database_down;
 mod hung_sessions;
+mod locks;
 mod guarantees;
 mod overload;
 mod noisy_tenant;
