@@ -217,6 +217,7 @@ pub struct BalanceJson {
     balance: String,
     #[schema(example = "USD")]
     currency: &'static str,
+    /// The instant that was asked for, or the time of the last entry.
     at: DateTime<Utc>,
 }
 

@@ -1,7 +1,6 @@
 //! `/accounts/{id}/entries` and `/accounts/{id}/balance`
 
 use actix_web::HttpResponse;
-use rust_decimal::Decimal;
 
 use super::accounts::no_such_account;
 use super::envelope::read_answer;
@@ -13,7 +12,7 @@ use crate::storage::{accounts, entries};
 
 /// Read an account's statement
 ///
-/// Each ledger entry with the balance after it, newest first.
+/// Each ledger entry with the balance after it, newest first. A statement grows at its end only: no entry ever appears behind one that was seen.
 #[utoipa::path(
     get, path = "/accounts/{id}/entries", operation_id = "listEntries", tag = "accounts", params(("id" = Uuid, Path, description = "The account")),
     responses((status = 200, description = "A page of entries", body = EntryPage)),
@@ -41,11 +40,15 @@ pub(super) async fn list(get: Get) -> Result<HttpResponse, Problem> {
 }
 
 /// Read an account's balance at a time
+///
+/// The same instant always gives the same balance. Without `at`, and for an instant that has not come yet, it is the newest one, and the answer's `at` is the time of the
+/// last entry (of the opening, if there is none). An instant after the last entry waits for payments that are being made at this moment, and is
+/// answered 503 if one takes too long. What can't be promised: that nobody sets the database's clock back behind an instant that was asked about.
 #[utoipa::path(
     get, path = "/accounts/{id}/balance", operation_id = "getBalance", tag = "accounts",
     params(
         ("id" = Uuid, Path, description = "The account"),
-        ("at" = Option<String>, Query, format = DateTime, description = "RFC 3339 instant with an offset; without it: now", example = "2026-12-01T10:00:00Z"),
+        ("at" = Option<String>, Query, format = DateTime, description = "RFC 3339 instant with an offset; without it: the newest balance", example = "2026-12-01T10:00:00Z"),
     ),
     responses((status = 200, description = "What the account held", body = BalanceJson)),
 )]
@@ -56,14 +59,8 @@ pub(super) async fn balance(get: Get) -> Result<HttpResponse, Problem> {
         let Some(account) = accounts::find(connection, tenant, id)? else {
             return Ok(None);
         };
-        let at = at.map_or_else(|| entries::now(connection), Ok)?;
-        let balance = entries::balance_at(connection, tenant, id, at)?;
-        Ok(Some(BalanceJson::new(
-            id,
-            balance.unwrap_or(Decimal::ZERO),
-            account.currency,
-            at,
-        )))
+        let held = entries::held(connection, tenant, &account, at)?;
+        Ok(Some(BalanceJson::new(id, held.balance, account.currency, held.at)))
     };
     let balance = get
         .service

@@ -51,6 +51,9 @@ pub(super) fn no_such_payment(id: PaymentId) -> Problem {
 /// `account_id`, `reference`, `idempotency_key`, `created_from` and `created_to` are looked up, and so is whether anything was refunded. `status` beyond that, and what is
 /// combined with `reference`, is looked for among at most 5000 payments for one page (of an `account_id` as many as payer and as payee): where little is to be found among
 /// much, a page has fewer than `limit` payments, or none, and still a `next_cursor`. The list has ended when that is `null`.
+///
+/// A payment is in the list from its commit on, in milliseconds as a rule, after the `created_at` that it got with its locks: until then nothing says that an instant of the last moments
+/// has all its payments. To poll by `created_from`, go back by a minute each time (ample under the default time-outs), and know payments by their ids.
 #[utoipa::path(
     get, path = "/payments", operation_id = "listPayments", tag = "payments",
     params(

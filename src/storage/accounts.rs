@@ -235,6 +235,16 @@ pub fn find(connection: &mut PgConnection, tenant: TenantId, id: AccountId) -> Q
         .map(|(_, account)| account))
 }
 
+/// Waits until whoever is moving this account's money at the moment has committed or rolled back. What they have written is seen
+/// by the next statement. The lock that this takes for a moment is one that writers' locks exclude.
+///
+/// # Errors
+/// Diesel's, also if they take longer than locks are waited for.
+pub fn wait_for_writers(connection: &mut PgConnection, tenant: TenantId, id: AccountId) -> QueryResult<()> {
+    let row = table.find((tenant.0, id.0)).select(accounts::id).for_share();
+    row.first::<Uuid>(connection).map(drop)
+}
+
 /// At most `limit` of the tenant's accounts, newest first, after the one at `after`.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! The view `ledger_entries`: an account's statement, and its balance at a time.
+//! The view `ledger_entries`: an account's statement, and what it held at an instant.
 
 use chrono::{DateTime, Utc};
 use diesel::prelude::*;
@@ -6,10 +6,11 @@ use diesel::sql_types::{Nullable, Numeric, Timestamptz, Uuid as SqlUuid};
 use rust_decimal::Decimal;
 use uuid::Uuid;
 
+use super::accounts;
 use super::batch_query::batch_query;
 use super::rows;
 use super::schema::ledger_entries::{self, table};
-use crate::domain::{AccountId, Entry, PaymentId, RefundId, TenantId, TransferKind};
+use crate::domain::{Account, AccountId, Entry, PaymentId, RefundId, TenantId, TransferKind};
 
 #[derive(Queryable)]
 struct EntryRow {
@@ -89,6 +90,54 @@ batch_query! {
                  WHERE e.tenant_id = s.tenant_id AND e.account_id = s.account_id AND e.entry_no = s.entry_no) \
          FROM search s WHERE step = 0"
     }
+}
+
+/// What an account held, and as of when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// In major units.
+    pub balance: Decimal,
+    /// All entries up to this instant are in it, also those that were still under way when it was asked for.
+    pub at: DateTime<Utc>,
+}
+
+/// The balance at `at`, or the newest one if that is `None` or has not come yet. The same instant always gives the same balance: whichever it is, no
+/// entry can be added to it any more.
+///
+/// An entry is later than the account's last, so up to the last entry all is known. After it somebody may hold the account's lock, and have the
+/// time of an entry that is not yet to be seen: that one is waited for, as long as locks are.
+///
+/// # Errors
+/// Diesel's.
+pub fn held(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    account: &Account,
+    at: Option<DateTime<Utc>>,
+) -> QueryResult<Held> {
+    let newest = newest(connection, tenant, account)?;
+    let Some(at) = at else { return Ok(newest) };
+    if at > newest.at {
+        if at > now(connection)? {
+            return Ok(newest);
+        }
+        accounts::wait_for_writers(connection, tenant, account.id)?;
+    }
+    let balance = balance_at(connection, tenant, account.id, at)?.unwrap_or(Decimal::ZERO);
+    Ok(Held { balance, at })
+}
+
+/// After the last entry, or as the account was opened.
+fn newest(connection: &mut PgConnection, tenant: TenantId, account: &Account) -> QueryResult<Held> {
+    let last: Option<(Decimal, DateTime<Utc>)> = table
+        .filter(ledger_entries::tenant_id.eq(tenant.0))
+        .filter(ledger_entries::account_id.eq(account.id.0))
+        .order(ledger_entries::entry_no.desc())
+        .select((ledger_entries::balance_after, ledger_entries::created_at))
+        .first(connection)
+        .optional()?;
+    let (balance, at) = last.unwrap_or((Decimal::ZERO, account.created_at));
+    Ok(Held { balance, at })
 }
 
 /// The balance after the last entry made at `at` or before; `None` if there was none yet.

@@ -3,6 +3,7 @@
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::support::app::until;
 use crate::support::{App, assert_books_balance};
 
 /// An account with 10.00 from 10:00 UTC on and 15.00 from 12:00 on, on the first of January 2020.
@@ -15,6 +16,12 @@ async fn account_with_a_past(app: &App) -> String {
         ));
     }
     account
+}
+
+/// The database's time.
+fn now(app: &App) -> String {
+    app.database
+        .word(r#"SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"#)
 }
 
 /// Before the first entry it is zero, between two it is what the earlier one left, and an entry counts from its own
@@ -30,7 +37,8 @@ async fn the_balance_at_an_instant_is_that_after_the_last_entry_until_then() {
         ("2020-01-01T11:30:00Z", "10.00"),
         ("2020-01-01T11:59:59.999999Z", "10.00"),
         ("2020-01-01T12:00:00Z", "15.00"),
-        ("2999-12-31T23:59:59Z", "15.00"),
+        ("2020-01-01T12:00:00.000001Z", "15.00"),
+        ("2026-06-30T23:59:59Z", "15.00"),
     ] {
         let shown = app.read(&format!("/accounts/{account}/balance?at={at}")).await;
         let expected = json!({"account_id": account, "balance": balance, "currency": "USD", "at": at});
@@ -96,19 +104,124 @@ async fn an_instant_may_have_any_offset() {
     }
 }
 
-/// Without an instant it is the balance now, by the database's clock. Without this each client's clock decides.
+/// Without an instant it is the newest balance, as of the last entry (or of the opening, if there is none): an instant of which all is
+/// known. Without this `at` is a time to which an entry may still be added.
 #[tokio::test]
-async fn without_an_instant_it_is_the_balance_now() {
+async fn without_an_instant_it_is_the_newest_balance_and_the_time_of_the_last_entry() {
+    let app = App::start().await;
+    let account = app.open("USD").await;
+    let shown = app.read(&format!("/accounts/{account}/balance")).await;
+    let opened = app.read(&format!("/accounts/{account}")).await;
+    assert_eq!(
+        (&shown["balance"], &shown["at"]),
+        (&json!("0.00"), &opened["created_at"])
+    );
+    let deposit = app.deposit(&account, "10.00").await.json();
+    let newest = app.read(&format!("/accounts/{account}/balance")).await;
+    assert_eq!(
+        (&newest["balance"], &newest["at"]),
+        (&json!("10.00"), &deposit["created_at"])
+    );
+    for told in [&shown, &newest] {
+        let at = told["at"].as_str().expect("at");
+        assert_eq!(&app.read(&format!("/accounts/{account}/balance?at={at}")).await, told);
+    }
+    assert_books_balance(&app.database);
+}
+
+/// Of the future nothing is known, whatever a clock that is a little ahead asks for: the answer is the newest balance, and `at` says of when
+/// that is. Without this the same instant has another balance when it has come.
+#[tokio::test]
+async fn an_instant_that_has_not_come_is_answered_with_the_newest_balance() {
     let app = App::start().await;
     let account = app.open_with("10.00").await;
-    let shown = app.read(&format!("/accounts/{account}/balance")).await;
-    assert_eq!(shown["balance"], "10.00");
-    let at = shown["at"].as_str().expect("at");
-    assert!(at.ends_with('Z'), "{at}");
-    let away = format!("SELECT abs(extract(epoch FROM now() - '{at}'::timestamptz))");
-    assert!(app.database.number(&away) < 60, "{at}");
-    let again = app.read(&format!("/accounts/{account}/balance?at={at}")).await;
-    assert_eq!(again, shown);
+    let newest = app.read(&format!("/accounts/{account}/balance")).await;
+    for at in ["2999-12-31T23:59:59Z", "9999-12-31T23:59:59.999999999Z"] {
+        assert_eq!(app.read(&format!("/accounts/{account}/balance?at={at}")).await, newest);
+    }
+    app.deposit(&account, "5.00").await.created();
+    let told = newest["at"].as_str().expect("at");
+    assert_eq!(
+        app.read(&format!("/accounts/{account}/balance?at={told}")).await,
+        newest
+    );
+}
+
+/// A payment is stamped when it has its locks and seen when it commits. In between its instant passes, and the balance of that instant is
+/// not known: the question waits, and is answered 503 if that takes too long. Without this it is answered twice, differently.
+#[tokio::test]
+async fn an_instant_to_which_a_payment_may_still_be_added_waits_for_it() {
+    let patient = App::setup().flag("--lock-timeout=1s").flag("--statement-timeout=60s");
+    let app = patient.flag("--answer-timeout=60s").start().await;
+    let (payer, payee) = (app.open_with("100.00").await, app.open("USD").await);
+    app.database
+        .fault_on_payment("PERFORM set_config('lock_timeout', '0', true), pg_advisory_xact_lock(1);");
+    let held = app.database.hold("SELECT pg_advisory_lock(1)");
+    let paying = tokio::spawn({
+        let (client, payer, payee) = (app.client.clone(), payer.clone(), payee.clone());
+        async move { client.pay(&payer, &payee, "30.00").await }
+    });
+    until("the payment to be stamped", || app.database.waiting() == 1).await;
+    let now = now(&app);
+    let at = format!("/accounts/{payer}/balance?at={now}");
+    let unknown = app.get(&at).await;
+    unknown.problem(503, "unavailable");
+    assert!(unknown.header("Retry-After").is_some());
+    // What has been settled is known all the same: the newest balance, and each instant up to it.
+    let newest = app.read(&format!("/accounts/{payer}/balance")).await;
+    assert_eq!(newest["balance"], "100.00");
+    let told = format!("/accounts/{payer}/balance?at={}", newest["at"].as_str().expect("at"));
+    assert_eq!(app.read(&told).await, newest);
+
+    let (waited, paid) = tokio::join!(app.get(&at), async {
+        until("the question to wait", || app.database.waiting() == 2).await;
+        drop(held);
+        paying.await.unwrap()
+    });
+    paid.created();
+    let expected = json!({"account_id": payer, "balance": "70.00", "currency": "USD", "at": now});
+    assert_eq!(waited.ok(), expected);
+    assert_eq!(app.read(&at).await, expected);
+    assert_eq!(app.read(&told).await, newest);
+    assert_books_balance(&app.database);
+}
+
+/// Whatever is asked while money moves, about now or about the instant that the last answer named: who asks again gets the same answer. Without this
+/// two reports of one month end differ.
+#[tokio::test]
+async fn a_balance_that_was_told_is_told_again() {
+    let app = App::setup().instances(2).start().await;
+    let (one, two) = (app.open_with("1000.00").await, app.open_with("1000.00").await);
+    let paying = async |number: usize| {
+        for amount in 1..=30 {
+            let (payer, payee) = if number == 0 { (&one, &two) } else { (&two, &one) };
+            app.on(number)
+                .pay(payer, payee, &format!("{amount}.00"))
+                .await
+                .created();
+        }
+    };
+    let asking = async |number: usize| {
+        let mut told = Vec::new();
+        for _ in 0..60 {
+            let client = app.on(number % 2);
+            told.push(client.read(&format!("/accounts/{one}/balance")).await);
+            let now = now(&app);
+            let reply = client.get(&format!("/accounts/{one}/balance?at={now}")).await;
+            if reply.status == 200 {
+                told.push(reply.json());
+            } else {
+                reply.problem(503, "unavailable");
+            }
+        }
+        told
+    };
+    let ((), (), first, second) = tokio::join!(paying(0), paying(1), asking(0), asking(1));
+    assert!(first.len() + second.len() > 120, "most questions are answered");
+    for told in first.iter().chain(&second) {
+        let at = told["at"].as_str().expect("at");
+        assert_eq!(&app.read(&format!("/accounts/{one}/balance?at={at}")).await, told);
+    }
     assert_books_balance(&app.database);
 }
 
@@ -152,17 +265,16 @@ async fn an_instant_without_an_offset_is_refused() {
 #[tokio::test]
 async fn an_extreme_instant_is_no_failure() {
     let app = App::start().await;
-    let account = app.open_with("1.00").await;
+    let account = app.open("USD").await;
+    let deposit = app.deposit(&account, "1.00").await.json();
+    // What has not come yet is answered with what is known last.
+    let newest = deposit["created_at"].as_str().expect("created_at");
     for (at, utc, balance) in [
         ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "0.00"),
         ("0001-01-01T23:59:00%2B23:59", "0001-01-01T00:00:00Z", "0.00"),
         ("0000-12-31T00:01:00-23:59", "0001-01-01T00:00:00Z", "0.00"),
-        ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z", "1.00"),
-        (
-            "9999-12-31T23:59:59.999999999Z",
-            "9999-12-31T23:59:59.999999999Z",
-            "1.00",
-        ),
+        ("9999-12-31T23:59:59.999999Z", newest, "1.00"),
+        ("9999-12-31T23:59:59.999999999Z", newest, "1.00"),
     ] {
         let shown = app.read(&format!("/accounts/{account}/balance?at={at}")).await;
         assert_eq!(
