@@ -65,8 +65,11 @@ batch_query! {
              ORDER BY tenant_id, id \
              FOR NO KEY UPDATE) \
          SELECT l.tenant_id, l.id, l.currency, l.kind, l.status, l.balance, l.entry_count, l.name, l.reference, l.metadata, l.created_at, \
-                coalesce(l.last_entry_at, (SELECT e.created_at FROM ledger_entries e \
-                                           WHERE e.tenant_id = l.tenant_id AND e.account_id = l.id AND e.entry_no = l.entry_count)), \
+                coalesce(l.last_entry_at, \
+                         (SELECT t.created_at FROM transfers t \
+                          WHERE t.tenant_id = l.tenant_id AND t.debit_account_id = l.id AND t.debit_entry_no = l.entry_count), \
+                         (SELECT t.created_at FROM transfers t \
+                          WHERE t.tenant_id = l.tenant_id AND t.credit_account_id = l.id AND t.credit_entry_no = l.entry_count)), \
                 clock_timestamp() \
          FROM locked l"
     }
