@@ -4,11 +4,51 @@ use actix_web::HttpResponse;
 
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
+use super::operation::{Body, Operation};
 use crate::api::body::{NoBody, OpenAccountBody};
 use crate::api::resource::{AccountJson, AccountPage, Page};
 use crate::api::{Code, Problem};
 use crate::domain::{Account, AccountId, Command};
 use crate::storage::{Position, accounts};
+
+/// What the document says about them.
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation {
+        id: "openAccount",
+        refuses: &[Code::ValidationFailed],
+        body: Body::Required,
+        then: &[
+            "getAccount",
+            "createDeposit",
+            "createWithdrawal",
+            "freezeAccount",
+            "unfreezeAccount",
+            "closeAccount",
+            "listEntries",
+            "getBalance",
+        ],
+    },
+    Operation::get("listAccounts", &[]),
+    Operation::get("getAccount", &[Code::NotFound]),
+    Operation {
+        id: "freezeAccount",
+        refuses: &[Code::NotFound, Code::AccountClosed],
+        body: Body::None,
+        then: &[],
+    },
+    Operation {
+        id: "unfreezeAccount",
+        refuses: &[Code::NotFound, Code::AccountClosed],
+        body: Body::None,
+        then: &[],
+    },
+    Operation {
+        id: "closeAccount",
+        refuses: &[Code::NotFound, Code::AccountNotEmpty],
+        body: Body::None,
+        then: &[],
+    },
+];
 
 /// Open an account
 #[utoipa::path(

@@ -5,10 +5,17 @@ use actix_web::HttpResponse;
 use super::accounts::no_such_account;
 use super::envelope::read_answer;
 use super::extract::Get;
-use crate::api::Problem;
+use super::operation::Operation;
 use crate::api::resource::{BalanceJson, EntryJson, EntryPage, Page};
+use crate::api::{Code, Problem};
 use crate::domain::{AccountId, Entry};
 use crate::storage::{accounts, entries};
+
+/// What the document says about them.
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation::get("listEntries", &[Code::NotFound]),
+    Operation::get("getBalance", &[Code::NotFound]),
+];
 
 /// Read an account's statement
 ///

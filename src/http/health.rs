@@ -7,7 +7,16 @@ use utoipa::ToSchema;
 
 use super::Service;
 use super::envelope::read_answer;
+use super::operation::Operation;
 use crate::api::{Code, Problem};
+
+/// What the document says about them.
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation::get("checkLive", &[]),
+    Operation::get("checkReady", &[Code::Unavailable]),
+    Operation::get("getMetrics", &[]),
+    Operation::get("getProblem", &[Code::NotFound]),
+];
 
 /// How the service is.
 #[derive(Serialize, ToSchema)]

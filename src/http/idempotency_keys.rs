@@ -4,10 +4,17 @@ use actix_web::HttpResponse;
 
 use super::envelope::read_answer;
 use super::extract::Get;
+use super::operation::Operation;
 use crate::api::resource::{RecordJson, RecordedResponseJson};
 use crate::api::{Code, Problem};
 use crate::idempotency::Resource;
 use crate::storage::idempotency_keys;
+
+/// What the document says about them.
+pub(super) const OPERATIONS: &[Operation] = &[Operation::get(
+    "getIdempotencyKey",
+    &[Code::IdempotencyKeyInvalid, Code::NotFound],
+)];
 
 /// Read what is remembered of an idempotency key
 ///

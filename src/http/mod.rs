@@ -14,6 +14,7 @@ mod idempotency_keys;
 mod movements;
 pub mod openapi;
 mod openapi_problems;
+mod operation;
 mod page;
 mod payments;
 mod query;

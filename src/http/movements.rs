@@ -4,11 +4,43 @@ use actix_web::HttpResponse;
 
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
+use super::operation::{Body, Operation};
 use crate::api::body::MovementBody;
 use crate::api::resource::MovementJson;
 use crate::api::{Code, Problem};
 use crate::domain::{AccountId, Command, Movement, Transfer, TransferKind};
 use crate::storage::transfers;
+
+/// What the document says about them.
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation {
+        id: "createDeposit",
+        refuses: &[
+            Code::NotFound,
+            Code::AccountClosed,
+            Code::ValidationFailed,
+            Code::CurrencyMismatch,
+            Code::BalanceOverflow,
+        ],
+        body: Body::Required,
+        then: &["getDeposit"],
+    },
+    Operation {
+        id: "createWithdrawal",
+        refuses: &[
+            Code::InsufficientFunds,
+            Code::NotFound,
+            Code::AccountFrozen,
+            Code::AccountClosed,
+            Code::ValidationFailed,
+            Code::CurrencyMismatch,
+        ],
+        body: Body::Required,
+        then: &["getWithdrawal"],
+    },
+    Operation::get("getDeposit", &[Code::NotFound]),
+    Operation::get("getWithdrawal", &[Code::NotFound]),
+];
 
 /// Deposit money
 ///

@@ -17,6 +17,7 @@ use utoipa::{Modify, OpenApi as _};
 use utoipa_swagger_ui::Config;
 
 use super::openapi_problems::{self, Common, string, text};
+use super::operation::{self, Body};
 use super::page::{DEFAULT_LIMIT, LARGEST_LIMIT};
 use super::{accounts, entries, health, idempotency_keys, movements, payments, refunds};
 use crate::api::problem::ProblemJson;
@@ -88,6 +89,27 @@ pub(super) async fn swagger_ui(file: Path<String>) -> Result<HttpResponse, Probl
     Ok(response.content_type(found.content_type).body(found.bytes.into_owned()))
 }
 
+/// The operations of all handlers. One that is in none of these lists fails a test.
+const OPERATIONS: &[&[operation::Operation]] = &[
+    payments::OPERATIONS,
+    refunds::OPERATIONS,
+    accounts::OPERATIONS,
+    movements::OPERATIONS,
+    entries::OPERATIONS,
+    idempotency_keys::OPERATIONS,
+    health::OPERATIONS,
+];
+
+/// All of them.
+fn all_operations() -> impl Iterator<Item = &'static operation::Operation> {
+    OPERATIONS.iter().copied().flatten()
+}
+
+/// The one with this `operation_id`.
+fn operation_called(id: Option<&str>) -> Option<&'static operation::Operation> {
+    all_operations().find(|operation| Some(operation.id) == id)
+}
+
 /// What is the same everywhere.
 struct Everywhere;
 
@@ -104,14 +126,15 @@ impl Modify for Everywhere {
             if let Some(get) = &mut item.get {
                 let open = get.tags.iter().flatten().any(|tag| tag == "operations");
                 add_page_parameters(get);
-                openapi_problems::add(get, if open { Common::OpenGet } else { Common::Get });
+                let own = operation_called(get.operation_id.as_deref()).map_or(&[][..], |own| own.refuses);
+                openapi_problems::add(get, if open { Common::OpenGet } else { Common::Get }, own);
             }
             if let Some(post) = &mut item.post {
                 add_key(post);
-                openapi_problems::add(post, Common::Post);
-                // A refund without a body is one of all that remains.
+                let own = operation_called(post.operation_id.as_deref()).map_or(&[][..], |own| own.refuses);
+                openapi_problems::add(post, Common::Post, own);
                 if let Some(RefOr::T(body)) = &mut post.request_body
-                    && post.operation_id.as_deref() == Some("createRefund")
+                    && operation_called(post.operation_id.as_deref()).is_some_and(|own| own.body == Body::Optional)
                 {
                     body.required = Some(Required::False);
                 }
@@ -122,6 +145,7 @@ impl Modify for Everywhere {
 
 /// `POST`: the key goes in, and comes back with the marker of a replay.
 fn add_key(operation: &mut Operation) {
+    let own = operation_called(operation.operation_id.as_deref());
     // One for each operation: whoever tries out two of them as they stand does not use a key twice.
     let example = format!("{}-1", operation.operation_id.as_deref().unwrap_or_default());
     let key = ObjectBuilder::new()
@@ -154,7 +178,7 @@ fn add_key(operation: &mut Operation) {
                 response
                     .headers
                     .insert("Location".to_owned(), text("Where it can be read").into());
-                for next in next_operations(operation.operation_id.as_deref().unwrap_or_default()) {
+                for next in own.map_or(&[][..], |own| own.then) {
                     let link = Link::builder()
                         .operation_id(*next)
                         .parameter("id", "$response.body#/id");
@@ -162,27 +186,6 @@ fn add_key(operation: &mut Operation) {
                 }
             }
         }
-    }
-}
-
-/// What can be done with the id of what an operation has made.
-fn next_operations(operation: &str) -> &'static [&'static str] {
-    match operation {
-        "openAccount" => &[
-            "getAccount",
-            "createDeposit",
-            "createWithdrawal",
-            "freezeAccount",
-            "unfreezeAccount",
-            "closeAccount",
-            "listEntries",
-            "getBalance",
-        ],
-        "createDeposit" => &["getDeposit"],
-        "createWithdrawal" => &["getWithdrawal"],
-        "createPayment" => &["getPayment", "createRefund", "listRefunds"],
-        "createRefund" => &["getRefund"],
-        _ => &[],
     }
 }
 

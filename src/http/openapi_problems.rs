@@ -43,90 +43,14 @@ const EVERY_POST: &[Code] = &[
     Code::Unavailable,
 ];
 
-/// What else each operation may answer with. An operation that is missing here fails a test.
-pub(super) const OWN: &[(&str, &[Code])] = &[
-    ("openAccount", &[Code::ValidationFailed]),
-    ("listAccounts", &[]),
-    ("getAccount", &[Code::NotFound]),
-    ("freezeAccount", &[Code::NotFound, Code::AccountClosed]),
-    ("unfreezeAccount", &[Code::NotFound, Code::AccountClosed]),
-    ("closeAccount", &[Code::NotFound, Code::AccountNotEmpty]),
-    ("listEntries", &[Code::NotFound]),
-    ("getBalance", &[Code::NotFound]),
-    (
-        "createDeposit",
-        &[
-            Code::NotFound,
-            Code::AccountClosed,
-            Code::ValidationFailed,
-            Code::CurrencyMismatch,
-            Code::BalanceOverflow,
-        ],
-    ),
-    ("getDeposit", &[Code::NotFound]),
-    (
-        "createWithdrawal",
-        &[
-            Code::InsufficientFunds,
-            Code::NotFound,
-            Code::AccountFrozen,
-            Code::AccountClosed,
-            Code::ValidationFailed,
-            Code::CurrencyMismatch,
-        ],
-    ),
-    ("getWithdrawal", &[Code::NotFound]),
-    (
-        "createPayment",
-        &[
-            Code::InsufficientFunds,
-            Code::NotFound,
-            Code::AccountFrozen,
-            Code::AccountClosed,
-            Code::ValidationFailed,
-            Code::SameAccount,
-            Code::CurrencyMismatch,
-            Code::BalanceOverflow,
-        ],
-    ),
-    ("listPayments", &[]),
-    ("getPayment", &[Code::NotFound]),
-    (
-        "createRefund",
-        &[
-            Code::InsufficientFunds,
-            Code::NotFound,
-            Code::AccountFrozen,
-            Code::AccountClosed,
-            Code::RefundedAmountChanged,
-            Code::ValidationFailed,
-            Code::RefundExceedsRemaining,
-            Code::BalanceOverflow,
-        ],
-    ),
-    ("listRefunds", &[Code::NotFound]),
-    ("getRefund", &[Code::NotFound]),
-    ("getIdempotencyKey", &[Code::IdempotencyKeyInvalid, Code::NotFound]),
-    ("checkLive", &[]),
-    ("checkReady", &[Code::Unavailable]),
-    ("getMetrics", &[]),
-    ("getProblem", &[Code::NotFound]),
-];
-
-fn own_problems(operation: &str) -> &'static [Code] {
-    OWN.iter()
-        .find(|(id, _)| *id == operation)
-        .map_or(&[], |(_, codes)| codes)
-}
-
-/// Adds a response for each status with which the operation may refuse.
-pub(super) fn add(operation: &mut Operation, common: Common) {
+/// Adds a response for each status with which the operation may refuse: in a way that all of its kind have in common, or in one of its
+/// own.
+pub(super) fn add(operation: &mut Operation, common: Common, own: &[Code]) {
     let common = match common {
         Common::Get => EVERY_GET,
         Common::OpenGet => &[],
         Common::Post => EVERY_POST,
     };
-    let own = own_problems(operation.operation_id.as_deref().unwrap_or_default());
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     let may_answer = |code: &&Code| common.contains(code) || own.contains(code);
     for code in Code::ALL.iter().filter(may_answer) {

@@ -1,6 +1,6 @@
 //! Proves that what is kept by operation is kept for every operation, and that what the document repeats is what is checked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -8,19 +8,27 @@ use super::*;
 use crate::domain::text::{DESCRIPTION_MAX, NAME_MAX};
 use crate::money::MAX;
 
-/// Without it a new operation is documented as one that never refuses anything.
+/// Without it a new operation is documented as one that never refuses anything, or a client generator leaves out its body.
 #[test]
-fn the_refusals_of_each_operation_are_listed_once() {
+fn each_operation_is_listed_once_beside_its_handler() {
     let document = openapi();
     let items = document.paths.paths.values();
-    let operations = items.flat_map(|item| [&item.get, &item.post]).flatten();
-    let documented: Vec<&str> = operations.map(|it| it.operation_id.as_deref().unwrap()).collect();
-    let listed: Vec<&str> = openapi_problems::OWN.iter().map(|(id, _)| *id).collect();
-    assert_eq!(
-        listed.iter().collect::<BTreeSet<_>>(),
-        documented.iter().collect::<BTreeSet<_>>()
-    );
-    assert_eq!(listed.len(), documented.len(), "one is listed twice");
+    let operations: Vec<_> = items.flat_map(|item| [&item.get, &item.post]).flatten().collect();
+    let has_body: BTreeMap<&str, bool> = operations
+        .iter()
+        .map(|it| (it.operation_id.as_deref().unwrap(), it.request_body.is_some()))
+        .collect();
+    let listed: BTreeMap<&str, bool> = all_operations().map(|own| (own.id, own.body != Body::None)).collect();
+    assert_eq!(listed, has_body);
+    assert_eq!(all_operations().count(), operations.len(), "one is listed twice");
+}
+
+/// Without it a link of the document leads nowhere.
+#[test]
+fn each_operation_that_comes_next_exists() {
+    for next in all_operations().flat_map(|own| own.then) {
+        assert!(operation_called(Some(next)).is_some(), "{next}");
+    }
 }
 
 /// The document as JSON.

@@ -4,6 +4,7 @@ use actix_web::HttpResponse;
 
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
+use super::operation::{Body, Operation};
 use crate::api::body::PayBody;
 use crate::api::resource::{Page, PaymentJson, PaymentPage};
 use crate::api::{Code, Problem};
@@ -11,6 +12,27 @@ use crate::domain::{AccountId, PaymentId, PaymentStatus};
 use crate::idempotency::IdempotencyKey;
 use crate::storage::payment_list::{self, PaymentFilter, Stretch};
 use crate::storage::{Position, idempotency_keys, payments};
+
+/// What the document says about them.
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation {
+        id: "createPayment",
+        refuses: &[
+            Code::InsufficientFunds,
+            Code::NotFound,
+            Code::AccountFrozen,
+            Code::AccountClosed,
+            Code::ValidationFailed,
+            Code::SameAccount,
+            Code::CurrencyMismatch,
+            Code::BalanceOverflow,
+        ],
+        body: Body::Required,
+        then: &["getPayment", "createRefund", "listRefunds"],
+    },
+    Operation::get("listPayments", &[]),
+    Operation::get("getPayment", &[Code::NotFound]),
+];
 
 /// Charge a payer
 ///

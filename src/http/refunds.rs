@@ -4,12 +4,35 @@ use actix_web::HttpResponse;
 
 use super::envelope::{answer, read_answer};
 use super::extract::{Get, Post};
+use super::operation::{Body, Operation};
 use super::payments::no_such_payment;
 use crate::api::body::RefundBody;
 use crate::api::resource::{Page, RefundJson, RefundPage};
 use crate::api::{Code, Problem};
 use crate::domain::{PaymentId, Refund, RefundId};
 use crate::storage::{Position, payments, refunds};
+
+/// What the document says about them.
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation {
+        id: "createRefund",
+        refuses: &[
+            Code::InsufficientFunds,
+            Code::NotFound,
+            Code::AccountFrozen,
+            Code::AccountClosed,
+            Code::RefundedAmountChanged,
+            Code::ValidationFailed,
+            Code::RefundExceedsRemaining,
+            Code::BalanceOverflow,
+        ],
+        // Without one all that remains is refunded.
+        body: Body::Optional,
+        then: &["getRefund"],
+    },
+    Operation::get("listRefunds", &[Code::NotFound]),
+    Operation::get("getRefund", &[Code::NotFound]),
+];
 
 /// Refund a payment
 ///
