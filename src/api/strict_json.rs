@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use crate::domain::excerpt;
 
+/// What some programs write in front of UTF-8. It means nothing: RFC 8259 lets a reader skip it.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// What kind of thing a JSON value is. `Display` is the word with its article.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -57,7 +60,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The bytes of a JSON object that means one thing only; no bytes at all count as `{}`. `expected` says in a message what a body
+/// The bytes of a JSON object that means one thing only, without a byte-order mark; no bytes at all count as `{}`. `expected` says in a message what a body
 /// that is no object should have been.
 ///
 /// # Errors
@@ -66,10 +69,23 @@ pub fn checked_object<'a>(bytes: &'a [u8], expected: &str) -> Result<&'a [u8], S
     if bytes.is_empty() {
         return Ok(b"{}");
     }
+    if let Some(encoding) = other_encoding(bytes) {
+        return Err(format!("the body must be UTF-8, not {encoding}"));
+    }
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     match serde_json::from_slice(bytes) {
         Ok(Strict(Kind::Object)) => Ok(bytes),
         Ok(Strict(other)) => Err(format!("the body must be {expected}, not {other}")),
         Err(error) => Err(format!("the body is not acceptable JSON: {error}")),
+    }
+}
+
+/// The encoding of JSON that is not UTF-8, by its byte-order mark or by where the zero bytes of its first, ASCII, characters are.
+fn other_encoding(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0xFF, 0xFE, 0, 0, ..] | [0, 0, 0xFE, 0xFF, ..] | [0, 0, 0, _, ..] | [_, 0, 0, 0, ..] => Some("UTF-32"),
+        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] | [0, _, ..] | [_, 0, _, ..] => Some("UTF-16"),
+        _ => None,
     }
 }
 

@@ -140,6 +140,24 @@ fn the_body_is_an_object() {
     }
 }
 
+/// Without it the message is about a character at column 1 that the caller can't see.
+#[test]
+fn another_encoding_is_refused_by_its_name() {
+    for (bytes, encoding) in [
+        (b"\xff\xfe{\0}\0".as_slice(), "UTF-16"),
+        (b"\xfe\xff\0{\0}", "UTF-16"),
+        (b"{\0}\0", "UTF-16"),
+        (b"\0{\0}", "UTF-16"),
+        (b"\xff\xfe", "UTF-16"),
+        (b"\xff\xfe\0\0{\0\0\0}\0\0\0", "UTF-32"),
+        (b"\0\0\xfe\xff\0\0\0{\0\0\0}", "UTF-32"),
+        (b"{\0\0\0}\0\0\0", "UTF-32"),
+        (b"\0\0\0{\0\0\0}", "UTF-32"),
+    ] {
+        assert_eq!(refused(bytes), format!("the body must be UTF-8, not {encoding}"));
+    }
+}
+
 /// Without it a 64 KiB name comes back in the message.
 #[test]
 fn a_long_name_is_not_repeated_in_full() {
@@ -167,7 +185,10 @@ fn only_json_is_json() {
         "{\"a\":\"\n\"}",
         "{\"a\":\"\\x41\"}",
         "{/**/}",
-        "\u{feff}{}",
+        "\u{feff}\u{feff}{}",
+        " \u{feff}{}",
+        "{\u{feff}}",
+        "{}\u{feff}",
         "{\"a\":True}",
         "{\"a\":undefined}",
     ] {
@@ -197,6 +218,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
         any::<Vec<u8>>(),
         prop::collection::vec(prop::sample::select(&almost_json[..]), 0..24),
         values().prop_map(|value| value.to_string().into_bytes()),
+        values().prop_map(|value| format!("\u{feff}{value}").into_bytes()),
     ]
 }
 
@@ -204,8 +226,9 @@ proptest! {
     /// Without it one odd body takes a worker down, or is read as something else than all others read in it.
     #[test]
     fn any_bytes_are_refused_or_read_as_everybody_reads_them(bytes in bytes()) {
+        let plain = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes);
         if let Ok(value) = parse(&bytes) && !bytes.is_empty() {
-            prop_assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), value);
+            prop_assert_eq!(serde_json::from_slice::<Value>(plain).unwrap(), value);
         }
     }
 
@@ -213,7 +236,8 @@ proptest! {
     #[test]
     fn every_object_without_duplicates_is_read(members in prop::collection::btree_map("[^\\x00]{0,4}", values(), 0..5)) {
         let object: Value = members.into_iter().collect();
-        prop_assert_eq!(parse(object.to_string()), Ok(object));
+        prop_assert_eq!(parse(object.to_string()), Ok(object.clone()));
+        prop_assert_eq!(parse(format!("\u{feff}{object}")), Ok(object));
     }
 
     /// Without it there is a place in a body where a duplicate goes unseen.

@@ -20,14 +20,13 @@ impl Query {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
             if !known.contains(&name.as_str()) {
-                let known = if known.is_empty() {
-                    "there are none here".to_owned()
-                } else {
-                    known.join(", ")
+                let known = match known {
+                    [] => "none is taken here".to_owned(),
+                    known => format!("known here: {}", known.join(", ")),
                 };
                 return Err(Problem::new(
                     Code::UnknownParameter,
-                    format!("query: unknown parameter {:?}; known: {known}", excerpt(&name)),
+                    format!("query: unknown parameter {:?}; {known}", excerpt(&name)),
                 ));
             }
             if parameters.contains_key(&name) {

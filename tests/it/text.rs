@@ -1,5 +1,6 @@
 //! Text: what a request says is taken as it stands, or refused; nothing is guessed, cut or run.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::client::{ids, payment};
@@ -336,7 +337,9 @@ async fn a_body_is_one_json_object() {
         format!("{one}{one}"),
         format!("{one},"),
         format!("[{one}]"),
-        format!("\u{feff}{one}"),
+        format!("\u{feff}\u{feff}{one}"),
+        format!("{one}\u{feff}"),
+        "\u{feff}".to_owned(),
         one.replace('"', "'"),
         one.replace('}', ",}"),
         format!("{one} // a comment"),
@@ -348,6 +351,48 @@ async fn a_body_is_one_json_object() {
     }
     app.post_bytes("/accounts", format!("\r\n\t {one}\n")).await.created();
     assert_eq!(app.list("/accounts").await.len(), 1);
+}
+
+/// A byte-order mark in front of a body, as PowerShell and .NET write it, says nothing: the request is the same, under the same key,
+/// with and without it. Without this their users read "expected value at line 1 column 1".
+#[tokio::test]
+async fn a_byte_order_mark_says_nothing() {
+    let app = App::start().await;
+    let one = r#"{"currency":"USD","name":"Alice"}"#;
+    let key = new_key();
+    let post = |body: String| {
+        let request = app.request(Method::POST, "/accounts").header("Idempotency-Key", &key);
+        app.send(request.header("Content-Type", "application/json").body(body))
+    };
+    post(format!("\u{feff}{one}")).await.created();
+    assert!(post(one.to_owned()).await.is_replay());
+    assert!(post(format!("\u{feff} {one}\n")).await.is_replay());
+    assert_eq!(app.list("/accounts").await.len(), 1);
+}
+
+/// A body in UTF-16 or UTF-32 is refused by that name, with or without its byte-order mark. Without this it is
+/// "expected value at line 1 column 1" again.
+#[tokio::test]
+async fn a_body_in_another_encoding_is_refused_by_its_name() {
+    let app = App::start().await;
+    let one = r#"{"currency":"USD","name":"Alice"}"#;
+    for mark in ["", "\u{feff}"] {
+        let text = format!("{mark}{one}");
+        let utf_16 = |bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+        let utf_32 = |bytes: fn(u32) -> [u8; 4]| text.chars().map(u32::from).flat_map(bytes).collect::<Vec<u8>>();
+        for (body, name) in [
+            (utf_16(u16::to_le_bytes), "UTF-16"),
+            (utf_16(u16::to_be_bytes), "UTF-16"),
+            (utf_32(u32::to_le_bytes), "UTF-32"),
+            (utf_32(u32::to_be_bytes), "UTF-32"),
+        ] {
+            let problem = app
+                .post_bytes("/accounts", body)
+                .await
+                .problem(400, "malformed_request");
+            assert_eq!(problem["detail"], format!("the body must be UTF-8, not {name}"));
+        }
+    }
 }
 
 /// What is no object is answered with what to send instead: an object, or where nothing needs to be said, `{}` or no body.
