@@ -80,6 +80,10 @@ fn describe() {
         "Sessions given up because PostgreSQL did not answer: alarm on any"
     );
     metrics::describe_counter!("payonce_redis_hints_total", "What Redis said: seen, new, failed");
+    metrics::describe_gauge!(
+        "payonce_redis_circuit_open",
+        "1 while Redis is not asked, because it failed: repeats take the write path"
+    );
     metrics::describe_counter!(
         "payonce_keys_erased_total",
         "Idempotency keys whose response was erased"

@@ -1,8 +1,12 @@
-//! What `/metrics` costs: memory that strangers can't make grow.
+//! What `/metrics` says, each of it with its meaning, and what it costs: memory that strangers can't make grow.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use proc_macro2::{TokenStream, TokenTree};
+
 use crate::support::{App, Raw};
+use crate::tidy::sources;
 
 /// Requests that are sent before an answer is read; the service takes up to 16 of a connection in advance.
 const AT_ONCE: usize = 16;
@@ -48,4 +52,63 @@ async fn what_strangers_make_up_is_no_label() {
     let grown = series(&app).await.saturating_sub(before);
     let one_histogram = 16;
     assert!(grown <= one_histogram, "{grown} time series more");
+}
+
+/// The macros that count, and those that describe.
+const MACROS: [[&str; 2]; 3] = [
+    ["counter", "describe_counter"],
+    ["gauge", "describe_gauge"],
+    ["histogram", "describe_histogram"],
+];
+
+/// The names that are given to these macros. Tokens are looked through and not syntax: a metric may be counted inside of another macro.
+fn collect_names(path: &str, tokens: TokenStream, names: &mut BTreeMap<String, BTreeSet<String>>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for token in &tokens {
+        if let TokenTree::Group(group) = token {
+            collect_names(path, group.stream(), names);
+        }
+    }
+    for call in tokens.windows(3) {
+        let [
+            TokenTree::Ident(name),
+            TokenTree::Punct(mark),
+            TokenTree::Group(arguments),
+        ] = call
+        else {
+            continue;
+        };
+        let name = name.to_string();
+        if mark.as_char() == '!' && MACROS.iter().flatten().any(|known| *known == name) {
+            let first = arguments.stream().into_iter().next().map(|first| first.to_string());
+            let metric = first.as_deref().and_then(|it| it.strip_prefix('"')?.strip_suffix('"'));
+            let metric = metric.unwrap_or_else(|| panic!("{path}: {name}!({first:?}…): the name has to be a literal"));
+            names.entry(name).or_default().insert(metric.to_owned());
+        }
+    }
+}
+
+/// A metric without a description is one that nobody knows how to read; a description without a metric is an alarm that never rings,
+/// and each is one misspelt name. A histogram without buckets of its own kind can't be added up over instances.
+#[test]
+fn every_metric_is_described_and_every_description_is_of_one() {
+    let (mut names, sources) = (BTreeMap::new(), sources());
+    for (path, source) in &sources {
+        collect_names(path, source.parse().expect("Rust"), &mut names);
+    }
+    for [counts, describes] in MACROS {
+        assert_eq!(names[counts], names[describes], "{counts}!, and {describes}!");
+        assert!(
+            names[counts].iter().all(|name| name.starts_with("payonce_")),
+            "{names:?}"
+        );
+    }
+    let registry = &sources["src/commands/metrics.rs"];
+    for histogram in &names["histogram"] {
+        let own_buckets = registry.contains(&format!("Matcher::Full(\"{histogram}\""));
+        assert!(
+            own_buckets || histogram.ends_with("_seconds"),
+            "{histogram} has no buckets"
+        );
+    }
 }

@@ -380,7 +380,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn sources() -> BTreeMap<String, String> {
+/// Each file of the source with its text.
+pub fn sources() -> BTreeMap<String, String> {
     let read = |path: PathBuf| {
         (
             path.to_str().unwrap().to_owned(),
