@@ -5,12 +5,15 @@
 //!
 //! `CRASH_ROUNDS` says how often the matrix is gone through; once, if it is not set.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::support::app::{Setup, address_in, through_address, until, until_async};
 use crate::support::client::payment;
+use crate::support::commands;
 use crate::support::{App, Client, Instance, Proxy, Reply, TestDatabase, assert_books_balance, new_key};
 
 /// What dies.
@@ -98,6 +101,10 @@ impl Cast {
     fn open(&self) -> Command {
         let name = format!("opened beside {}", self.payer);
         ("/accounts".to_owned(), json!({"currency": "USD", "name": name}), 201)
+    }
+
+    fn unfreeze_payer(&self) -> Command {
+        (format!("/accounts/{}/unfreeze", self.payer), json!({}), 200)
     }
 
     fn set_third(&self, verb: &str) -> Command {
@@ -293,83 +300,111 @@ async fn crash_everywhere(case: Case) {
     assert_books_balance(&app.database);
 }
 
+const OPENED: Case = Case {
+    commands: |cast| vec![cast.open()],
+    statements: FRAME + 2,
+    after: "80.00 active 2, 20.00 active 1, 0.00 active 0; 1 payments, 0.00 refunded, 1 opened",
+};
+
 #[tokio::test]
 async fn an_account_is_opened_once() {
-    crash_everywhere(Case {
-        commands: |cast| vec![cast.open()],
-        statements: FRAME + 2,
-        after: "80.00 active 2, 20.00 active 1, 0.00 active 0; 1 payments, 0.00 refunded, 1 opened",
-    })
-    .await;
+    crash_everywhere(OPENED).await;
 }
+
+const DEPOSITED: Case = Case {
+    commands: |cast| vec![cast.deposit()],
+    statements: FRAME + 3,
+    after: "87.00 active 3, 20.00 active 1, 0.00 active 0; 1 payments, 0.00 refunded, 0 opened",
+};
 
 #[tokio::test]
 async fn a_deposit_happens_once() {
-    crash_everywhere(Case {
-        commands: |cast| vec![cast.deposit()],
-        statements: FRAME + 3,
-        after: "87.00 active 3, 20.00 active 1, 0.00 active 0; 1 payments, 0.00 refunded, 0 opened",
-    })
-    .await;
+    crash_everywhere(DEPOSITED).await;
 }
+
+const PAID: Case = Case {
+    commands: |cast| vec![cast.pay("10.00", 201)],
+    statements: FRAME + 4,
+    after: "70.00 active 3, 30.00 active 2, 0.00 active 0; 2 payments, 0.00 refunded, 0 opened",
+};
 
 #[tokio::test]
 async fn a_payment_happens_once() {
-    crash_everywhere(Case {
-        commands: |cast| vec![cast.pay("10.00", 201)],
-        statements: FRAME + 4,
-        after: "70.00 active 3, 30.00 active 2, 0.00 active 0; 2 payments, 0.00 refunded, 0 opened",
-    })
-    .await;
+    crash_everywhere(PAID).await;
 }
+
+const REFUSED: Case = Case {
+    commands: |cast| vec![cast.pay("80.01", 402)],
+    statements: FRAME + 1,
+    after: BEFORE,
+};
 
 /// A refusal is an answer too.
 #[tokio::test]
 async fn a_payment_is_refused_once() {
-    crash_everywhere(Case {
-        commands: |cast| vec![cast.pay("80.01", 402)],
-        statements: FRAME + 1,
-        after: BEFORE,
-    })
-    .await;
+    crash_everywhere(REFUSED).await;
 }
+
+const REFUNDED: Case = Case {
+    commands: |cast| vec![cast.refund()],
+    statements: FRAME + 6,
+    after: "85.00 active 3, 15.00 active 2, 0.00 active 0; 1 payments, 5.00 refunded, 0 opened",
+};
 
 #[tokio::test]
 async fn a_refund_happens_once() {
-    crash_everywhere(Case {
-        commands: |cast| vec![cast.refund()],
-        statements: FRAME + 6,
-        after: "85.00 active 3, 15.00 active 2, 0.00 active 0; 1 payments, 5.00 refunded, 0 opened",
-    })
-    .await;
+    crash_everywhere(REFUNDED).await;
 }
+
+const FROZEN: Case = Case {
+    commands: |cast| vec![cast.set_third("freeze")],
+    statements: FRAME + 2,
+    after: "80.00 active 2, 20.00 active 1, 0.00 frozen 0; 1 payments, 0.00 refunded, 0 opened",
+};
 
 #[tokio::test]
 async fn an_account_is_frozen_once() {
-    crash_everywhere(Case {
-        commands: |cast| vec![cast.set_third("freeze")],
-        statements: FRAME + 2,
-        after: "80.00 active 2, 20.00 active 1, 0.00 frozen 0; 1 payments, 0.00 refunded, 0 opened",
-    })
-    .await;
+    crash_everywhere(FROZEN).await;
 }
+
+const BATCH: Case = Case {
+    commands: |cast| {
+        vec![
+            cast.open(),
+            cast.withdraw(),
+            cast.pay("10.00", 201),
+            cast.pay("1000.00", 402),
+            cast.refund(),
+            cast.unfreeze_payer(),
+            cast.set_third("close"),
+        ]
+    },
+    statements: FRAME + 9,
+    after: "75.00 active 4, 22.00 active 4, 0.00 closed 0; 2 payments, 5.00 refunded, 1 opened",
+};
 
 /// All of a batch happens, or none of it, and each caller gets the answer to what he asked.
 #[tokio::test]
 async fn each_command_of_a_batch_happens_once() {
-    crash_everywhere(Case {
-        commands: |cast| {
-            vec![
-                cast.open(),
-                cast.withdraw(),
-                cast.pay("10.00", 201),
-                cast.pay("1000.00", 402),
-                cast.refund(),
-                cast.set_third("close"),
-            ]
-        },
-        statements: FRAME + 9,
-        after: "75.00 active 4, 22.00 active 4, 0.00 closed 0; 2 payments, 5.00 refunded, 1 opened",
-    })
-    .await;
+    crash_everywhere(BATCH).await;
+}
+
+/// A command that is in no case is one of which nobody knows what a crash makes of it.
+#[tokio::test]
+async fn every_command_is_in_the_matrix() {
+    let app = App::start().await;
+    let cast = Cast::new(&app).await;
+    let route = |path: &str| {
+        let parts = path.split('/').map(|part| if part.len() == 36 { "{id}" } else { part });
+        parts.collect::<Vec<_>>().join("/")
+    };
+    let cases = [OPENED, DEPOSITED, PAID, REFUSED, REFUNDED, FROZEN, BATCH];
+    let crashed: BTreeSet<String> = cases
+        .iter()
+        .flat_map(|case| (case.commands)(&cast))
+        .map(|(path, ..)| route(&path))
+        .collect();
+    let all = commands::Cast::new(&app).await.each_command();
+    let all: BTreeSet<String> = all.iter().map(|post| route(&post.path)).collect();
+    assert_eq!(crashed, all);
 }

@@ -47,42 +47,6 @@ async fn of_200_equal_requests_at_once_on_two_instances_one_is_executed_and_all_
     assert_books_balance(&app.database);
 }
 
-/// A route that forgot to go through the engine would execute its repeats.
-#[tokio::test]
-async fn every_route_that_changes_something_replays() {
-    let app = App::start().await;
-    let (payer, payee) = pair(&app, "100.00").await;
-    let empty = app.open("USD").await;
-    let paid = app.pay(&payer, &payee, "20.00").await.created();
-    let money = json!({"amount": "1.00", "currency": "USD"});
-    let requests = [
-        ("/accounts".to_owned(), json!({"currency": "EUR", "name": "New"})),
-        (format!("/accounts/{payer}/deposits"), money.clone()),
-        (format!("/accounts/{payer}/withdrawals"), money),
-        (format!("/accounts/{payer}/freeze"), json!({})),
-        (format!("/accounts/{payer}/unfreeze"), json!({})),
-        (format!("/accounts/{empty}/close"), json!({})),
-        ("/payments".to_owned(), payment(&payer, &payee, "5.00")),
-        (format!("/payments/{paid}/refunds"), json!({"amount": "3.00"})),
-    ];
-    for (path, body) in requests {
-        let key = new_key();
-        let first = app.post(&path, &key, &body).await;
-        let transfers = app.database.number("SELECT count(*) FROM transfers");
-        let second = app.post(&path, &key, &body).await;
-        assert!(first.status < 300 && !first.is_replay(), "{path}: {}", first.shown());
-        assert!(second.is_replay(), "{path}");
-        assert_eq!((second.status, &second.body), (first.status, &first.body), "{path}");
-        assert_eq!(second.header("Location"), first.header("Location"), "{path}");
-        assert_eq!(
-            app.database.number("SELECT count(*) FROM transfers"),
-            transfers,
-            "{path}"
-        );
-    }
-    assert_books_balance(&app.database);
-}
-
 /// I27: a replay that makes up new headers, or repeats old ones that belong to the connection, misleads clients and caches.
 #[tokio::test]
 async fn a_replay_has_the_first_answers_headers_and_its_own_date_and_request_id() {

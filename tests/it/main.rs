@@ -17,6 +17,7 @@ mod auth;
 mod balance_at;
 mod currencies;
 mod entries;
+mod every_command;
 mod health;
 mod http_edge;
 mod limits;

@@ -3,6 +3,7 @@
 pub mod app;
 pub mod books;
 pub mod client;
+pub mod commands;
 pub mod database;
 pub mod proxy;
 pub mod raw;
